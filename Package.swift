@@ -1,0 +1,79 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target of ours: language mode 6, strict memory safety, warnings are errors.
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+/// Tests read the system clock, spawn processes and use Foundation; the memory-safety audit stays in Sources.
+let relaxed: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+]
+
+/// One module of ours. `dependencies` is the layer rule; Tests/HouseTests/LayerTests.swift holds the imports to it.
+func layer(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies + ["TestSupport"], swiftSettings: relaxed)
+}
+
+let package = Package(
+    name: "cache-daemon",
+    products: [
+        .executable(name: "cache-daemon", targets: ["CacheDaemon"]),
+        .executable(name: "cache-stats", targets: ["CacheStats"]),
+        .executable(name: "cache-bench", targets: ["CacheBench"]),
+        .library(name: "CacheEngine", targets: ["CacheEngine"]),
+    ],
+    targets: [
+        // C libraries from Debian, one module each.
+        .systemLibrary(name: "CLibevent", pkgConfig: "libevent_pthreads", providers: [.apt(["libevent-dev"])]),
+        .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
+        .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
+
+        // Ground floor: no policy, no knowledge of caches.
+        layer("Primitives"),
+        layer("Hashing", ["CXXHash"]),
+        layer("SQLite", ["CSQLite"]),
+        layer("Libevent", ["CLibevent", "Primitives"]),
+        layer("ConfigFile", ["CInih"]),
+        layer("Arguments"),
+
+        // The product.
+        layer("Protocol", ["Primitives"]),
+        layer("CacheEngine", ["SQLite", "Hashing", "Primitives"]),
+        layer("CacheClient", ["Primitives"]),
+        program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
+        program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
+        program("CacheBench", ["CacheClient", "Arguments", "Primitives"]),
+        .executableTarget(
+            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache", swiftSettings: strict),
+
+        // Tests.
+        .target(
+            name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),
+        tests("PrimitivesTests", ["Primitives", "Hashing", "Arguments", "ConfigFile"]),
+        tests("ProtocolTests", ["Protocol", "Primitives"]),
+        tests("SQLiteTests", ["SQLite"]),
+        tests("LibeventTests", ["Libevent", "Primitives"]),
+        tests("CacheEngineTests", ["CacheEngine", "SQLite", "Hashing", "Primitives"]),
+        tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
+        tests("CacheClientTests", ["CacheClient", "Primitives"]),
+        tests("HouseTests", []),
+    ]
+)
