@@ -45,6 +45,8 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
+        // Part of glibc; no pkg-config, no package of its own.
+        .systemLibrary(name: "CGetopt"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -52,7 +54,7 @@ let package = Package(
         layer("SQLite", ["CSQLite"]),
         layer("Libevent", ["CLibevent", "Primitives"]),
         layer("ConfigFile", ["CInih"]),
-        layer("Arguments"),
+        layer("Arguments", ["CGetopt", "Primitives"]),
 
         // The product.
         layer("Protocol", ["Primitives"]),
