@@ -68,8 +68,11 @@ extension OptionTable {
             let code = unsafe getopt_long(strings.count, strings.base, letters, longOptions, nil)
             if code == -1 { break }
             guard code != 63, code != 58, let entry = find(code, in: options) else {
-                let last = strings.text(getopt_index() - 1)
-                return .failure(refusal(code, of: getopt_culprit(), last: last, options: options))
+                // getopt works in bytes: amid a letter of several bytes, it has not moved past the argument yet.
+                let culprit = getopt_culprit()
+                let amidLetter = culprit >= 128 && culprit < longBase
+                let argument = strings.text(getopt_index() - (amidLetter ? 0 : 1))
+                return .failure(refusal(of: culprit, argument: argument, options: options))
             }
             let value = unsafe entry.valueName == nil ? nil : getopt_value().map { unsafe String(cString: $0) }
             occurrences.append(.init(option: entry, value: value))
@@ -84,10 +87,8 @@ extension OptionTable {
         return options.first { $0.short?.asciiValue == byte }
     }
 
-    /// What was wrong, from getopt's return code, `optopt` and the argument it stopped at.
-    private static func refusal(
-        _ code: Int32, of culprit: Int32, last: String, options: [Option<Tag>]
-    ) -> ArgumentsError {
+    /// What was wrong, from getopt's `optopt` and the argument it stopped at.
+    private static func refusal(of culprit: Int32, argument: String, options: [Option<Tag>]) -> ArgumentsError {
         let known = culprit == 0 ? nil : find(culprit, in: options)
         if let known, let valueName = known.valueName {
             // A short name is what the user typed, even where a long one exists.
@@ -96,10 +97,10 @@ extension OptionTable {
         }
         if let known { return .unexpectedValue(known.name) }
         if culprit != 0 {
-            let byte = UInt8(truncatingIfNeeded: culprit)
-            return .unknownOption(byte < 128 ? "-\(Character(UnicodeScalar(byte)))" : last, nearest: nil)
+            let letter = UInt8(exactly: culprit).flatMap { $0 < 128 ? "-\(Character(UnicodeScalar($0)))" : nil }
+            return .unknownOption(letter ?? argument, nearest: nil)
         }
-        let typed = String(last.prefix { $0 != "=" })
+        let typed = String(argument.prefix { $0 != "=" })
         let names = options.compactMap { $0.long.map { "--\($0)" } }
         let candidates = names.filter { $0.hasPrefix(typed) }
         if candidates.count > 1 { return .ambiguousOption(typed, candidates: candidates) }

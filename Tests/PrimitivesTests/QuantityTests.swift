@@ -80,7 +80,7 @@ struct TimeSpanTests {
         arguments: [
             ("0s", 0), ("250ms", 250), ("30s", 30_000), ("30 s", 30_000), ("5m", 300_000), ("12h", 43_200_000),
             ("7d", 604_800_000), ("9223372036854775807ms", Int64.max), ("106751991167d", 106_751_991_167 * 86_400_000),
-        ])
+        ] as [(String, Int64)])
     func accepted(text: String, milliseconds: Int64) throws {
         #expect(try TimeSpan(parsing: text).milliseconds == milliseconds)
     }
@@ -106,7 +106,7 @@ struct TimeSpanTests {
             (0, "0s", "0s"), (1, "1ms", "1ms"), (1020, "1020ms", "1s 20ms"), (90_000, "90s", "1m 30s"),
             (302_000, "302s", "5m 2s"), (604_800_000, "7d", "7d"), (273_600_000, "76h", "3d 4h"),
             (3_661_001, "3661001ms", "1h 1m"),
-        ])
+        ] as [(Int64, String, String)])
     func texts(milliseconds: Int64, exact: String, approximate: String) throws {
         let span = TimeSpan(milliseconds: milliseconds)
         #expect(span.description == exact)
