@@ -70,7 +70,7 @@ extension OptionTable {
             guard code != 63, code != 58, let entry = find(code, in: options) else {
                 // getopt works in bytes: amid a letter of several bytes, it has not moved past the argument yet.
                 let culprit = getopt_culprit()
-                let amidLetter = culprit >= 128 && culprit < longBase
+                let amidLetter = culprit < 0 || (culprit >= 128 && culprit < longBase)
                 let argument = strings.text(getopt_index() - (amidLetter ? 0 : 1))
                 return .failure(refusal(of: culprit, argument: argument, options: options))
             }

@@ -97,15 +97,15 @@ struct ArgumentsTests {
             Does one thing.
 
             Limits:
-                  --memory SIZE       Memory for entries.
-              -m MIB                  The same in MiB.
-                  --durability MODE   What survives.
-                  --durable           A switch with a common prefix.
+                  --memory SIZE      Memory for entries.
+              -m MIB                 The same in MiB.
+                  --durability MODE  What survives.
+                  --durable          A switch with a common prefix.
 
             Other:
-              -l, --listen ADDRESS    Where to listen; may be repeated.
-              -v                      Say more.
-              -h, --help              Print this.
+              -l, --listen ADDRESS   Where to listen; may be repeated.
+              -v                     Say more.
+              -h, --help             Print this.
 
             Exit codes: 0 or 64.
 
