@@ -32,6 +32,11 @@ struct DocsTests {
         Seed(rule: "command", path: "Sources/Protocol/Command.swift", text: "// No table.\n"),
         Seed(
             rule: "command", path: "docs/PROTOCOL.md", text: "# Protocol\n\n`set` stores; get is not shown as code.\n"),
+        Seed(rule: "command", path: "docs/PROTOCOL.md", text: "# Protocol\n\n`gets` reads; get is not code.\n"),
+        Seed(
+            rule: "command", path: "Sources/Protocol/Command.swift",
+            text:
+                "// Commands.\nswitch command {\ncase .get: .init(\"get\")\ncase .set:\n    .quietable(\n\"set\")\n}\n"),
         Seed(rule: "step", path: "docs/LIFE_OF_A_REQUEST.md", text: "# Life\n\nNo steps.\n"),
         Seed(rule: "step", path: "Sources/CacheDaemon/Server.swift", text: "// func step1() {}\n"),
         Seed(rule: "link", path: "docs/X.md", text: "# X\n\n[gone](GONE.md)\n"),

@@ -38,7 +38,7 @@ final class SeededTree {
                 "// The rows.\nlet rows = [.option(\"memory.limit\", flag: \"memory\", short: \"m\")]\n",
             "Sources/CacheDaemon/Server.swift":
                 "// Steps.\n" + (1...DocsRules.lifeStepsMin).map { "func step\($0)() {}\n" }.joined(),
-            "Sources/Protocol/Command.swift": "// Commands.\nlet get = Spec(name: \"get\")\n",
+            "Sources/Protocol/Command.swift": "// Commands.\nswitch command {\ncase .get: .init(\"get\")\n}\n",
         ]
         for path in DocsRules.required { files[path] = "# Title\n" }
         files["config/cache-daemon.conf"] = "# Sample.\n[memory]\n#limit = 64MiB\n"
