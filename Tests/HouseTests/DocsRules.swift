@@ -11,7 +11,8 @@ enum DocsRules {
 
     /// Documents that the finished tree has.
     static let required = [
-        "README.md", "CHANGELOG.md", "config/cache-daemon.conf", "systemd/cache-daemon.service", "docs/ARCHITECTURE.md",
+        "README.md", "CHANGELOG.md", "config/cache-daemon.conf", "systemd/cache-daemon.service",
+        "docs/ADDING_A_COMMAND.md", "docs/ARCHITECTURE.md",
         "docs/CONTRIBUTING.md", "docs/DISK_FORMAT.md", "docs/LIFE_OF_A_REQUEST.md", "docs/OPERATIONS.md",
         "docs/PROTOCOL.md", "docs/STYLE.md",
     ]
