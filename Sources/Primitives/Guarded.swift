@@ -69,4 +69,20 @@ public final class Guarded<Value: ~Copyable>: Sendable {
             return try mutex.withLock(body)
         #endif
     }
+
+    /// Like `withLock`, for code that takes all locks of one rank in a fixed order, such as the shards by index.
+    ///
+    /// Only the first of them is checked against the lock order; the caller keeps the order among the rest.
+    public func withLockInIndexOrder<Result: ~Copyable>(
+        isFirst: Bool, _ body: (inout sending Value) -> sending Result
+    ) -> sending Result {
+        if isFirst { return withLock(body) }
+        #if TSAN
+            lock.lock()
+            defer { lock.unlock() }
+            return unsafe body(&value)
+        #else
+            return mutex.withLock(body)
+        #endif
+    }
 }
