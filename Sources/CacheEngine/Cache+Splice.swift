@@ -141,6 +141,7 @@ final class SpliceRequest: Sendable {
     }
 
     private func appendAddition(to writer: inout ValueFileWriter) throws(ValueFileError) {
+        let addition = addition
         let bytes = addition.span
         try unsafe bytes.withUnsafeBytes { bytes throws(ValueFileError) in try unsafe writer.append(bytes) }
     }
@@ -149,9 +150,10 @@ final class SpliceRequest: Sendable {
         to writer: inout ValueFileWriter, _ reader: DiskReader
     ) throws(ValueFileError) {
         guard let metadata = baseMetadata else { return try unsafe writer.append(base.value) }
-        let source = try reader.files.open(key: file.key.span, expecting: metadata)
+        let key = file.key
+        let source = try reader.files.open(key: key.span, expecting: metadata)
         try source.verify()
-        let chunk = unsafe UnsafeMutableRawBufferPointer.allocate(byteCount: ValueStream.chunkBytes, alignment: 16)
+        let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: ValueStream.chunkBytes, alignment: 16)
         defer { unsafe chunk.deallocate() }
         var offset = 0
         while offset < metadata.valueBytes {

@@ -335,7 +335,7 @@ public final class Cache: Sendable {
     private func setNumber(
         _ number: UInt64, of block: EntryBlock, _ shard: inout Shard, now: Instant, garbage: inout Garbage
     ) -> Bool {
-        guard let fresh = unsafe block.copy(valueBytes: DecimalValue.storedBytes(number, over: block.valueBytes)) else {
+        guard let fresh = block.copy(valueBytes: DecimalValue.storedBytes(number, over: block.valueBytes)) else {
             return false
         }
         unsafe DecimalValue.write(number, to: fresh.stored)

@@ -66,7 +66,7 @@ extension DiskIndex {
     }
 
     /// Deletes a damaged row, whose key cannot be trusted, if its generation is still the given one.
-    func delete(hash: UInt64, ifGeneration: UInt64) throws(DiskError) -> Replaced? {
+    func delete(hash: UInt64, ifGeneration: UInt64?) throws(DiskError) -> Replaced? {
         let open = try writing("delete")
         return try DiskError.wrapping { () throws(SQLiteError) in
             try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: ifGeneration)

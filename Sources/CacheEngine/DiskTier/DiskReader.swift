@@ -67,9 +67,9 @@ final class DiskReader {
         var inFile: (EntryMetadata, [UInt8])?
         let now = memory.clock.now()
         do {
-            let lookup = try index.read(hash: hash, key: key.span) { metadata, extended, value in
+            let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
                 guard isLive(metadata, now) else { return }
-                if let value {
+                if let value = unsafe value {
                     block = unsafe build(hash, key, metadata, Span(_unsafeBytes: extended), value)
                 } else {
                     inFile = unsafe (metadata, Array(extended))
@@ -95,7 +95,7 @@ final class DiskReader {
         _ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: Span<UInt8>,
         _ value: UnsafeRawBufferPointer
     ) -> EntryBlock? {
-        guard let block = unsafe EntryBlock.make(
+        guard let block = EntryBlock.make(
             key: key.span, extended: extended, storedValueBytes: value.count, hash: hash)
         else { return nil }
         unsafe block.stored.copyMemory(from: value)

@@ -11,35 +11,38 @@ import Primitives
 
 /// A store that is ready to serve.
 final class DiskStart: Sendable {
-    // SAFETY: used by this thread, then by the writer's alone.
-    nonisolated(unsafe) let directory: StoreDirectory
+    /// For the opening thread, then for the writer's alone.
+    let confinedDirectory: Confined<StoreDirectory>
     let verdict: StartVerdict
     let generations: Generations
     let files: ValueFiles
     let flushGeneration: UInt64
     let flushAt: WallTime?
-    // SAFETY: handed over once, to the journal and to the writer's thread.
-    nonisolated(unsafe) let journal: JournalFile
-    nonisolated(unsafe) let index: DiskIndex
+    /// For `Journal`, which takes it over.
+    let journal: Confined<JournalFile>
+    /// For the writer's thread.
+    let index: Confined<DiskIndex>
+    var directory: StoreDirectory { confinedDirectory.value }
 
     init(_ options: DiskOptions) throws(CacheError) {
         let path = options.directory
         do {
-            directory = try StoreDirectory.open(path: path)
+            let directory = try StoreDirectory.open(path: path)
             verdict = try directory.start(
                 policy: options.afterPowerLoss == .keep ? .keep : .discard,
                 durability: Self.durability(options), bootID: Self.bootID)
             var store = try Self.openStore(directory, options)
             var journal = try Self.openJournal(directory, options, verdict.journalIsValid, store.index.sequence)
-            if unsafe journal.isBarred {
+            if journal.isBarred {
                 // Writes were acknowledged that neither index nor journal have: nothing in this store can be believed.
                 store.index.close()
                 try directory.quarantine("stopped while writes could not reach the disk")
                 store = try Self.openStore(directory, options)
                 journal = try Self.openJournal(directory, options, false, store.index.sequence)
             }
-            unsafe self.journal = unsafe journal
-            unsafe index = store.index
+            self.journal = Confined(journal)
+            index = Confined(store.index)
+            confinedDirectory = Confined(directory)
             files = store.files
         } catch let error as StoreError {
             throw Self.cacheError(error, path)
@@ -49,9 +52,9 @@ final class DiskStart: Sendable {
         } catch {
             throw .unusableDirectory(directory: path, reason: "\(error)")
         }
-        generations = Generations(epoch: directory.epoch)
-        flushGeneration = unsafe index.flushGeneration
-        flushAt = unsafe index.flushAt
+        generations = Generations(epoch: confinedDirectory.value.epoch)
+        flushGeneration = index.value.flushGeneration
+        flushAt = index.value.flushAt
     }
 
     /// What was found, in words for the log.
@@ -71,10 +74,10 @@ final class DiskStart: Sendable {
         _ directory: StoreDirectory, _ options: DiskOptions
     ) throws -> (index: DiskIndex, files: ValueFiles) {
         do {
-            return (try DiskIndex(directory: directory, options: indexOptions(options)), try directory.valueFiles())
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
         } catch let error as DiskError where error.kind == .corrupt {
             try directory.quarantine("\(error)")
-            return (try DiskIndex(directory: directory, options: indexOptions(options)), try directory.valueFiles())
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
         }
     }
 

@@ -65,8 +65,9 @@ final class DiskTier: Sendable {
 
     let options: DiskOptions
     let memory: MemoryTier
-    // SAFETY: used by the writer's thread only, after the cache was opened.
-    nonisolated(unsafe) let directory: StoreDirectory
+    /// For the writer's thread only, after the cache was opened.
+    private let confinedDirectory: Confined<StoreDirectory>
+    var directory: StoreDirectory { confinedDirectory.value }
     let journal: Journal
     let generations: Generations
     let counters = DiskCounters()
@@ -100,12 +101,12 @@ final class DiskTier: Sendable {
         self.onState = onState
         startReport = start.report
         self.memory = memory
-        directory = start.directory
+        confinedDirectory = start.confinedDirectory
         generations = start.generations
         limits = Guarded(DiskLimits(options), rank: .leaf)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
         self.inbox = inbox
-        journal = Journal(start.journal) { inbox.update { $0.isAwake = true } }
+        journal = Journal(start.journal.value) { inbox.update { $0.isAwake = true } }
         store = Guarded(Store(location: start.directory.location, files: start.files), rank: .leaf)
         rawState = Atomic(DiskState.ok.rawValue)
         flushed = Atomic(start.flushGeneration)
@@ -211,13 +212,14 @@ final class DiskTier: Sendable {
 
     func createFile(_ file: DraftFile) throws(ValueFileError) -> ValueFileWriter {
         let files = store.withLock { $0.files }
-        return try files.create(generation: file.generation, key: file.key.span)
+        let key = file.key
+        return try files.create(generation: file.generation, key: key.span)
     }
 
     // MARK: Threads
 
     func start(_ start: DiskStart) {
-        let writer = OSThread(name: "disk-writer") { [self] in DiskWriter(self).run(start.index) }
+        let writer = OSThread(name: "disk-writer") { [self] in DiskWriter(self).run(start.index.value) }
         let readers = (0..<max(1, options.readers)).map { number in
             OSThread(name: "disk-reader-\(number)") { [self] in DiskReader(self).run() }
         }

@@ -217,7 +217,7 @@ final class DiskWriter {
             try index.begin()
             var files: [UInt64] = []
             for hash in barred {
-                if let old = try index.delete(hash: hash), old.fileBytes > 0 { files.append(old.generation) }
+                if let old = try index.delete(hash: hash, ifGeneration: nil), old.fileBytes > 0 { files.append(old.generation) }
             }
             try index.commit()
             for hash in barred {

@@ -19,6 +19,7 @@ final class ValueUpload: Sendable {
     }
 
     /// A full chunk; owns its memory.
+    @safe
     private final class Chunk: Sendable {
         // SAFETY: filled by one thread, then read by another after a hand-over under the upload's lock.
         nonisolated(unsafe) let memory: UnsafeMutableRawBufferPointer
@@ -52,7 +53,7 @@ final class ValueUpload: Sendable {
     /// Room for the next bytes; empty while blocked or complete.
     var unfilled: UnsafeMutableRawBufferPointer {
         let left = unsafe valueBytes - filled
-        guard left > 0, let chunk = unsafe openChunk() else { return unsafe .init(start: nil, count: 0) }
+        guard left > 0, let chunk = openChunk() else { return unsafe .init(start: nil, count: 0) }
         let room = unsafe UnsafeMutableRawBufferPointer(rebasing: chunk.memory[chunk.filled...])
         return unsafe UnsafeMutableRawBufferPointer(start: room.baseAddress, count: min(room.count, left))
     }

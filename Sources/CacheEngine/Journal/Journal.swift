@@ -102,15 +102,13 @@ final class Journal: Sendable {
     ) {
         var header = header
         let payload = unsafe target + JournalHeader.bytes
-        var offset = 0
-        for part in unsafe [key, extended, value] {
-            if let base = unsafe part.baseAddress {
-                unsafe (payload + offset).copyMemory(from: base, byteCount: part.count)
-            }
-            unsafe offset += part.count
-        }
+        let room = unsafe UnsafeMutableRawBufferPointer(start: payload, count: Int(header.recordBytes) - JournalHeader.bytes)
+        unsafe room.copyMemory(from: key)
+        unsafe UnsafeMutableRawBufferPointer(rebasing: room[key.count...]).copyMemory(from: extended)
+        let offset = key.count + extended.count
+        unsafe UnsafeMutableRawBufferPointer(rebasing: room[offset...]).copyMemory(from: value)
         header.sum = unsafe header.computedSum(
-            payload: UnsafeRawBufferPointer(start: payload, count: offset), seed: seed)
+            payload: UnsafeRawBufferPointer(start: payload, count: offset + value.count), seed: seed)
         unsafe target.storeBytes(of: header, as: JournalHeader.self)
     }
 

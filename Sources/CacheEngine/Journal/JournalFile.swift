@@ -89,7 +89,7 @@ struct JournalFile {
         if ftruncate(descriptor, 0) != 0 { throw Failure(operation: "truncate", errno: errno) }
         let allocated = posix_fallocate(descriptor, 0, headerBytes + capacity)
         if allocated != 0 { throw Failure(operation: "allocate", errno: allocated) }
-        var file = JournalFile(capacity: capacity, seed: seed, mapping: try map(descriptor, headerBytes + capacity))
+        var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: try map(descriptor, headerBytes + capacity))
         let mapping = unsafe file.mapping
         unsafe mapping.storeBytes(of: UInt64(capacity), toByteOffset: Offset.capacity, as: UInt64.self)
         unsafe mapping.storeBytes(of: seed, toByteOffset: Offset.seed, as: UInt64.self)
@@ -134,7 +134,7 @@ struct JournalFile {
     /// Walks the records from the newest whole mark on. False if no mark is whole, or if records are missing between
     /// the index and the journal.
     private mutating func recover(indexSequence: UInt64) -> Bool {
-        let marks = unsafe Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
+        let marks = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
         guard let mark = marks.filter({ $0.isWhole(seed: seed) }).max(by: { $0.sequence < $1.sequence }) else {
             return false
         }
@@ -156,7 +156,7 @@ struct JournalFile {
         var position = position
         let ring = unsafe mapping + Self.headerBytes
         var place = Int(position % UInt64(capacity))
-        if unsafe capacity - place >= 4, (ring + place).loadUnaligned(as: UInt32.self) == UInt32.max {
+        if capacity - place >= 4, unsafe (ring + place).loadUnaligned(as: UInt32.self) == UInt32.max {
             position += UInt64(capacity - place)
             place = 0
         }
@@ -176,7 +176,7 @@ struct JournalFile {
 
     /// Writes the slot that holds the older mark: a kill half way through leaves the newer one whole.
     static func mark(_ mapping: UnsafeMutableRawPointer, position: UInt64, sequence: UInt64, seed: UInt64) {
-        let present = unsafe Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
+        let present = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
         let ages = present.map { $0.isWhole(seed: seed) ? $0.sequence + 1 : 0 }
         let slot = ages[0] <= ages[1] ? 0 : 1
         let mark = Mark(position: position, sequence: sequence, seed: seed)

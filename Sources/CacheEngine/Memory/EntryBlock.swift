@@ -83,7 +83,7 @@ struct EntryBlock: Equatable, @unchecked Sendable {
 
     /// Bytes that this entry costs: what the allocator takes from the system for the block, and its bucket.
     var accountedBytes: Int {
-        AllocationSize.taken(by: Self.headerBytes &+ keyBytes &+ extendedBytes &+ stored.count) &+ Self.bucketBytes
+        unsafe AllocationSize.taken(by: Self.headerBytes &+ keyBytes &+ extendedBytes &+ stored.count) &+ Self.bucketBytes
     }
 
     private var payload: UnsafeMutableRawPointer { unsafe UnsafeMutableRawPointer(raw) + Self.headerBytes }
