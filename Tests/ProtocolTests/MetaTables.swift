@@ -1,0 +1,3 @@
+// Meta commands, good and bad.
+
+let metaRows: [Row] = []
