@@ -48,7 +48,7 @@ extension CommandLine {
     private func parseShutdown(_ words: inout Words) -> ParseResult {
         guard let word = words.next() else { return accepted(.shutdown(isGraceful: false)) }
         guard word.count == 8, input.matches("graceful", at: word.start), words.next() == nil else {
-            return refused(.invalidShutdownMode, isQuiet: isQuiet)
+            return refused(.invalidShutdownMode, isQuiet: false)
         }
         return accepted(.shutdown(isGraceful: true))
     }

@@ -52,7 +52,7 @@ struct CommandLine {
         case .flushAll, .version, .verbosity, .stats, .cacheMemoryLimit, .shutdown, .help, .quit:
             return parseAdministration(command, &words)
         case .metaNoOperation, .metaGet, .metaSet, .metaDelete, .metaArithmetic, .metaInspect:
-            return refused(.unknownCommand, isQuiet: false)
+            return parseMeta(command, &words)
         }
     }
 

@@ -111,7 +111,7 @@ extension ByteBuffer {
         for command in Command.allCases {
             let spec = command.spec
             append(spec.name)
-            append(byte: UInt8(ascii: " "))
+            if spec.arguments.utf8CodeUnitCount > 0 { append(byte: UInt8(ascii: " ")) }
             append(spec.arguments)
             append(" - ")
             append(spec.summary)

@@ -9,6 +9,9 @@ struct Words {
     /// Where the next search begins.
     private(set) var position: Int
 
+    /// Bytes not looked at yet.
+    var remainingBytes: Int { end &- position }
+
     /// The words of `input` from `start` up to `end`, which is the line end.
     @inline(__always)
     init(_ input: Input, from start: Int, to end: Int) {

@@ -9,7 +9,9 @@ func parseOnce(_ bytes: [UInt8], limits: ProtocolLimits = ProtocolLimits()) -> S
     return bytes.withUnsafeBytes { describe(parser.parse($0), $0) }
 }
 
-/// The result as text; keys and arguments are resolved in `input`. The line's length is left out.
+/// The result as text; keys and arguments are resolved in `input`.
+///
+/// The line's length is left out.
 func describe(_ result: ParseResult, _ input: UnsafeRawBufferPointer) -> String {
     switch result {
     case .incomplete: "incomplete"
