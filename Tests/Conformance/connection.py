@@ -5,7 +5,9 @@ CRLF. A reply that does not come in time raises `TimeoutError`, a closed connect
 connection at a time.
 """
 
+import select
 import socket
+import time
 
 
 class Closed(Exception):
@@ -47,7 +49,18 @@ class Connection:
         self.socket.close()
 
     def send(self, data):
-        self.socket.sendall(data)
+        """Sends everything. While the server takes no more, what it answers is read, so the two never wait in a circle."""
+        view = memoryview(data)
+        deadline = time.monotonic() + (self.socket.gettimeout() or 60.0)
+        while view:
+            try:
+                view = view[self.socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL):]
+            except BlockingIOError:
+                readable, _, _ = select.select([self.socket], [self.socket], [], 1.0)
+                if readable and not self.fill():
+                    raise Closed(f"closed with {len(view)} bytes still to send") from None
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the server takes no more bytes") from None
 
     def finish_sending(self):
         """Half-closes: the server sees the end of our requests and still answers the complete ones."""
