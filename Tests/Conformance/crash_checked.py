@@ -13,7 +13,7 @@ from report import Skipped, expect_true
 from server import Server
 
 KILLS_HONEST = 12
-KILLS_TO_FIND = 60
+KILLS_TO_FIND = 200
 DAEMON_BUGS = ("ack_before_commit", "unlink_before_commit", "in_place_overwrite")
 
 
@@ -26,10 +26,11 @@ class LyingServer(Server):
     def __init__(self, lie):
         super().__init__()
         self.lie = lie
+        self.store = os.path.join(self.home, "store")
 
     def arguments(self, port):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lying_server.py")
-        return [sys.executable, script, str(port), os.path.join(self.home, "store"), self.lie]
+        return [sys.executable, script, str(port), self.store, self.lie]
 
 
 def run(context):

@@ -8,6 +8,7 @@ makes commands atomic; a thread serves each connection.
 """
 
 import binascii
+import fcntl
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ import threading
 import time
 
 LARGE = 20 * 1024
+MOST = 64 << 20
 LIES = {
     "none": "nothing: the honest server",
     "ack_before_commit": "answers first and writes up to 20 ms later",
@@ -59,11 +61,11 @@ class Store:
         self.lock = threading.Lock()
         self.directory = directory
         self.lie = lie
-        os.makedirs(directory, exist_ok=True)
         self.entries = {}
         self.cas = 0
         self.files = 0
         self.waiting = []
+        self.flush_at = 0.0
         self.load()
         self.log = os.open(os.path.join(directory, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         if lie == "ack_before_commit":
@@ -119,7 +121,9 @@ class Store:
         value = body[RECORD.size - 8 + key_length:RECORD.size - 8 + key_length + value_length]
         self.cas = max(self.cas, cas)
         if kind == FLUSH:
-            self.entries.clear()
+            self.flush_at = deadline
+            if not deadline:
+                self.entries.clear()
         elif kind == DELETE:
             self.entries.pop(key, None)
         else:
@@ -163,6 +167,8 @@ class Store:
             self.record(DELETE)
             for key, entry in self.entries.items():
                 self.record(FILE if entry.path else PUT, key, entry, entry.path or entry.data)
+            if self.flush_at:
+                self.flush(self.flush_at)
             for record in self.waiting:
                 os.write(self.log, record)
             self.waiting.clear()
@@ -170,7 +176,7 @@ class Store:
             os.rename(path + ".new", path)
         named = {entry.path for entry in self.entries.values()}
         for name in os.listdir(self.directory.encode()):
-            if name not in named and name != b"log":
+            if name not in named and name not in (b"log", b".lock"):
                 os.unlink(os.path.join(self.directory.encode(), name))
 
     def swap(self, keys):
@@ -195,9 +201,9 @@ class Store:
         old_path = old.path if old else None
         if len(data) > LARGE:
             entry.path = self.write_file(key, data, old_path)
-        if self.lie == "unlink_before_commit":
+        if self.lie == "unlink_before_commit" and old_path:
             self.remove(old_path, entry.path)
-            time.sleep(0.001)
+            time.sleep(0.004)
         self.entries[key] = entry
         if not silent_on_disk:
             self.record(FILE if entry.path else PUT, key, entry, entry.path or data)
@@ -245,10 +251,17 @@ class Store:
             self.record(FILE if entry.path else PUT, key, entry, entry.path or entry.data)
         return entry
 
-    def flush(self):
-        self.entries.clear()
+    def flush(self, deadline=0.0):
+        """A delayed flush is a record with its deadline; there is one at most."""
+        self.flush_at = deadline
+        if not deadline:
+            self.entries.clear()
         if self.lie != "flush_in_memory":
-            self.record(FLUSH)
+            self.record(FLUSH, entry=Entry(b"", 0, deadline, self.cas))
+
+    def flush_if_due(self):
+        if self.flush_at and self.flush_at <= time.time():
+            self.flush()
 
 
 def deadline_of(exptime):
@@ -296,6 +309,7 @@ class Session:
             data = bytes(self.buffer[end + 2:end + size])
             del self.buffer[:end + 2 + size]
             with self.store.lock:
+                self.store.flush_if_due()
                 reply = self.storage(words[0], words, data) if size else self.answer(words)
             if words[-1] != b"noreply":
                 replies.append(reply)
@@ -322,7 +336,7 @@ class Session:
             left = int(entry.deadline - time.time()) if entry.deadline else -1
             return b"HD t%d\r\n" % left
         if verb == b"flush_all":
-            store.flush()
+            store.flush(deadline_of(int(words[1])) if len(words) > 1 and words[1] != b"noreply" else 0.0)
             return b"OK\r\n"
         return b"VERSION 1.6.0-lying\r\n" if verb == b"version" else b"ERROR\r\n"
 
@@ -348,6 +362,9 @@ class Session:
     def storage(self, verb, words, data):
         store = self.store
         key, flags, deadline = words[1], int(words[2]), deadline_of(int(words[3]))
+        if len(data) > MOST:
+            store.delete(key)
+            return b"SERVER_ERROR object too large for cache\r\n"
         entry = store.get(key)
         if verb in (b"append", b"prepend"):
             if entry is None:
@@ -373,6 +390,15 @@ def main():
     port, directory, lie = int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "none"
     if lie not in LIES:
         sys.exit(f"no lie {lie}; there are: {' '.join(LIES)}")
+    os.makedirs(directory, exist_ok=True)
+    holder = os.open(os.path.join(directory, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.stderr.write(f"held by {os.pread(holder, 20, 0).decode()}\n")
+        sys.exit(75)
+    os.ftruncate(holder, 0)
+    os.pwrite(holder, b"%d" % os.getpid(), 0)
     store = Store(directory, lie)
 
     def stop(*_):
