@@ -44,7 +44,7 @@ PUT, DELETE, FLUSH, FILE = 1, 2, 3, 4
 
 
 class Entry:
-    __slots__ = ("data", "flags", "deadline", "cas", "path")
+    __slots__ = ("data", "flags", "deadline", "cas", "path", "is_cold")
 
     def __init__(self, data, flags, deadline, cas, path=None):
         self.data = data
@@ -52,6 +52,7 @@ class Entry:
         self.deadline = deadline
         self.cas = cas
         self.path = path
+        self.is_cold = False
 
 
 class Store:
@@ -66,6 +67,7 @@ class Store:
         self.files = 0
         self.waiting = []
         self.flush_at = 0.0
+        self.hits = [0, 0]  # of warm entries, of entries not read since the start
         self.load()
         self.log = os.open(os.path.join(directory, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         if lie == "ack_before_commit":
@@ -140,6 +142,7 @@ class Store:
         keys = sorted(self.entries)
         for key in keys:
             entry = self.entries[key]
+            entry.is_cold = True
             if self.lie == "flags_forgotten":
                 entry.flags = 0
             if self.lie == "ttl_forgotten":
@@ -338,6 +341,8 @@ class Session:
         if verb == b"flush_all":
             store.flush(deadline_of(int(words[1])) if len(words) > 1 and words[1] != b"noreply" else 0.0)
             return b"OK\r\n"
+        if verb == b"stats":
+            return b"STAT memory_hits %d\r\nSTAT disk_hits %d\r\nEND\r\n" % tuple(store.hits)
         return b"VERSION 1.6.0-lying\r\n" if verb == b"version" else b"ERROR\r\n"
 
     def values(self, keys, with_cas, even_expired=False):
@@ -345,6 +350,8 @@ class Session:
         for key in keys:
             entry = self.store.entries.get(key) if even_expired else self.store.get(key)
             if entry is not None:
+                self.store.hits[entry.is_cold] += 1
+                entry.is_cold = False
                 unique = b" %d" % entry.cas if with_cas else b""
                 parts.append(b"VALUE %s %d %d%s\r\n%s\r\n" % (key, entry.flags, len(entry.data), unique, entry.data))
         return b"".join(parts) + b"END\r\n"
@@ -354,9 +361,11 @@ class Session:
         entry = store.get(key)
         if entry is None:
             return b"NOT_FOUND\r\n"
+        if not entry.data.rstrip().isdigit():
+            return b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
         number = int(entry.data)
         number = (number + delta) % (1 << 64) if verb == b"incr" else max(0, number - delta)
-        store.put(key, b"%d" % number, entry.flags, entry.deadline, store.lie == "counter_in_memory")
+        store.put(key, (b"%d" % number).ljust(len(entry.data)), entry.flags, entry.deadline, store.lie == "counter_in_memory")
         return b"%d\r\n" % number
 
     def storage(self, verb, words, data):
