@@ -45,6 +45,9 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
+        // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
+        .systemLibrary(name: "CGetopt"),
+        .systemLibrary(name: "CEpoll"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -52,7 +55,7 @@ let package = Package(
         layer("SQLite", ["CSQLite"]),
         layer("Libevent", ["CLibevent", "Primitives"]),
         layer("ConfigFile", ["CInih"]),
-        layer("Arguments"),
+        layer("Arguments", ["CGetopt", "Primitives"]),
 
         // The product.
         layer("Protocol", ["Primitives"]),
@@ -60,7 +63,7 @@ let package = Package(
         layer("CacheClient", ["Primitives"]),
         program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
-        program("CacheBench", ["CacheClient", "Arguments", "Primitives"]),
+        program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         .executableTarget(
             name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache", swiftSettings: strict),
 
@@ -73,7 +76,7 @@ let package = Package(
         tests("LibeventTests", ["Libevent", "Primitives"]),
         tests("CacheEngineTests", ["CacheEngine", "SQLite", "Hashing", "Primitives"]),
         tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
-        tests("CacheClientTests", ["CacheClient", "Primitives"]),
+        tests("CacheClientTests", ["CacheClient", "CacheStats", "CacheBench", "Arguments", "Primitives"]),
         tests("HouseTests", []),
     ]
 )
