@@ -59,7 +59,9 @@ import Testing
         #expect(checked >= 10)
     }
 
-    /// Lines that only the parser answers. A session says `ERROR` too, and a bad data chunk may leave a bad line behind.
+    /// Lines that only the parser answers.
+    ///
+    /// A session says `ERROR` too, and a bad data chunk may leave a bad line behind.
     private let parserErrors: Set<String> = {
         let lines = RequestError.allCases.prefix { $0 != .badDataChunk }.map { "\($0.replyLine)" }
         return Set(lines).subtracting(["ERROR", "CLIENT_ERROR bad command line format"])
