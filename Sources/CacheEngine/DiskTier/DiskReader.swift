@@ -165,8 +165,7 @@ final class DiskReader {
     /// What a waiting retrieval gets: the value itself, or for a stub another try, which finds the stub.
     private func pinned(_ block: EntryBlock, _ shard: Guarded<Shard>) -> CompletionOutcome {
         if block.isStub { return .retry }
-        block.pins += 1
-        return .entry(PinnedEntry(block: block, shard: shard))
+        return .entry(PinnedEntry(pinning: block, shard: shard))
     }
 
     // MARK: Large values

@@ -108,7 +108,7 @@ final class DiskTrimmer {
             return false
         }
         let time = memory.wallTime(bootSeconds: accessed)
-        let news = Int64(RecencyRule.granularitySeconds) * 1000
+        let news = Int64(RecencyRule.granularityMinutes) * 60_000
         guard time.milliseconds >= victim.accessed.milliseconds + news else { return false }
         try index.setAccessed(hash: victim.hash, time)
         return true
