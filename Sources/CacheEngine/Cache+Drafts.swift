@@ -120,7 +120,8 @@ extension Cache {
             }
             if case .resident(let block) = found, block.isStub, let streamWaiter {
                 stream = unsafe StreamRequest(
-                    hash: hash, key: Array(block.key), metadata: memory.metadata(ofStub: block), waiter: streamWaiter)
+                    hash: hash, key: Array(block.key), metadata: memory.metadata(ofStub: block),
+                    extended: Array(block.extended), waiter: streamWaiter)
                 shard.bump(block, now: now)
                 return
             }

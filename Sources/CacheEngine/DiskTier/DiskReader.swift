@@ -176,7 +176,7 @@ final class DiskReader {
             try reader.verify()
             let stream = ValueStream(
                 reader: reader, metadata: request.metadata, deadline: memory.instant(request.metadata.deadline),
-                disk: disk)
+                extended: request.extended, disk: disk)
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))
         } catch {
@@ -212,5 +212,6 @@ struct StreamRequest: Sendable {
     let hash: UInt64
     let key: [UInt8]
     let metadata: EntryMetadata
+    let extended: [UInt8]
     let waiter: Waiter
 }

@@ -65,7 +65,7 @@ final class DiskTier: Sendable {
 
     let options: DiskOptions
     let memory: MemoryTier
-    /// For the writer's thread only, after the cache was opened.
+    /// For the writer's thread only, from when the cache was opened until that thread ended.
     private let confinedDirectory: Confined<StoreDirectory>
     var directory: StoreDirectory { confinedDirectory.value }
     let journal: Journal
@@ -233,7 +233,7 @@ final class DiskTier: Sendable {
         threads.withLock { $0 = [writer] + readers }
     }
 
-    /// Finishes queued jobs, drains the journal, closes the store cleanly and ends the threads.
+    /// Finishes queued jobs, drains the journal, closes the store cleanly, ends the threads and lets the directory go.
     func stop() {
         let threads = threads.withLock { threads in
             let running = threads
@@ -246,6 +246,7 @@ final class DiskTier: Sendable {
         for reader in threads.dropFirst() { reader.join() }
         inbox.update { $0.isStopping = true }
         writer.join()
+        directory.release()
     }
 }
 
