@@ -83,7 +83,8 @@ public struct EntryEdit {
     public func streamedValue(of cache: Cache) -> StreamedValue? {
         guard let block, block.isStub else { return nil }
         return unsafe StreamedValue(
-            hash: block.hash, key: Array(block.key), metadata: cache.memory.metadata(ofStub: block))
+            hash: block.hash, key: Array(block.key), metadata: cache.memory.metadata(ofStub: block),
+            extended: Array(block.extended))
     }
 
     /// The marks that the edit asks for.
@@ -105,6 +106,7 @@ public struct StreamedValue: Sendable {
     let hash: UInt64
     let key: [UInt8]
     let metadata: EntryMetadata
+    let extended: [UInt8]
 }
 
 /// Answer of `Cache.edit`.
@@ -225,6 +227,9 @@ extension Cache {
     public func open(_ value: StreamedValue, waiter: Waiter) {
         guard let disk else { return waiter.complete(.absent) }
         disk.enqueue(
-            .openStream(StreamRequest(hash: value.hash, key: value.key, metadata: value.metadata, waiter: waiter)))
+            .openStream(
+                StreamRequest(
+                    hash: value.hash, key: value.key, metadata: value.metadata, extended: value.extended,
+                    waiter: waiter)))
     }
 }
