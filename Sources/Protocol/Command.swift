@@ -122,7 +122,7 @@ public enum Command: UInt8, CaseIterable, Sendable {
         case .stats: .init("stats", "[group]", .administration, 1, .statistics, "report counters")
         case .cacheMemoryLimit:
             .quietable("cache_memlimit", "<MiB> [noreply]", .administration, 2, .line, "resize the memory tier")
-        case .shutdown: .quietable("shutdown", "[graceful] [noreply]", .administration, 1, .none, "stop the server")
+        case .shutdown: .init("shutdown", "[graceful]", .administration, 1, .none, "stop the server")
         case .help: .init("help", "", .administration, 1, .help, "list the commands")
         case .quit: .init("quit", "", .administration, 1, .none, "close the connection")
         case .metaNoOperation: .init("mn", "", .meta, 1, .meta, "answer MN after everything before it")

@@ -35,28 +35,38 @@ public enum Reply: Equatable, Sendable {
     case error(RequestError)
 }
 
+extension Reply {
+    /// The bytes of a reply that is always the same; empty for the others.
+    fileprivate var literal: StaticString {
+        switch self {
+        case .stored: "STORED\r\n"
+        case .notStored: "NOT_STORED\r\n"
+        case .exists: "EXISTS\r\n"
+        case .notFound: "NOT_FOUND\r\n"
+        case .deleted: "DELETED\r\n"
+        case .touched: "TOUCHED\r\n"
+        case .ok: "OK\r\n"
+        case .end: "END\r\n"
+        case .reset: "RESET\r\n"
+        case .metaNoOperation: "MN\r\n"
+        case .number, .error: ""
+        }
+    }
+}
+
 extension ByteBuffer {
     /// Appends a one-line reply with its CR LF.
     public mutating func append(_ reply: Reply) {
         switch reply {
-        case .stored: append("STORED\r\n")
-        case .notStored: append("NOT_STORED\r\n")
-        case .exists: append("EXISTS\r\n")
-        case .notFound: append("NOT_FOUND\r\n")
-        case .deleted: append("DELETED\r\n")
-        case .touched: append("TOUCHED\r\n")
-        case .ok: append("OK\r\n")
-        case .end: append("END\r\n")
-        case .reset: append("RESET\r\n")
-        case .metaNoOperation: append("MN\r\n")
         case .number(let number):
             append(decimal: number)
             append("\r\n")
         case .error(let error):
-            if error.replyLine.utf8CodeUnitCount > 0 {
-                append(error.replyLine)
-                append("\r\n")
-            }
+            guard error.replyLine.utf8CodeUnitCount > 0 else { return }
+            append(error.replyLine)
+            append("\r\n")
+        default:
+            append(reply.literal)
         }
     }
 
@@ -64,18 +74,23 @@ extension ByteBuffer {
     ///
     /// The value and another CR LF are the caller's to append.
     public mutating func appendValueHeader(key: UnsafeRawBufferPointer, flags: UInt32, count: Int, cas: UInt64?) {
-        append("VALUE ")
-        unsafe append(key)
-        append(byte: UInt8(ascii: " "))
-        append(decimal: UInt64(flags))
-        append(byte: UInt8(ascii: " "))
-        append(decimal: UInt64(count))
-        if let cas {
-            append(byte: UInt8(ascii: " "))
-            append(decimal: cas)
-        }
-        append("\r\n")
+        // SAFETY: the room holds the key and every number at its longest; all positions stay below that sum.
+        let room = unsafe reserve(key.count &+ Self.valueHeaderBytesMax)
+        unsafe room.copyBytes(from: UnsafeRawBufferPointer(start: Self.valueWord.utf8Start, count: 6))
+        unsafe UnsafeMutableRawBufferPointer(rebasing: room[6...]).copyBytes(from: key)
+        var position = 6 &+ key.count
+        unsafe position.write(UInt64(flags), to: room)
+        unsafe position.write(UInt64(count), to: room)
+        if let cas { unsafe position.write(cas, to: room) }
+        unsafe room[position] = UInt8(ascii: "\r")
+        unsafe room[position &+ 1] = UInt8(ascii: "\n")
+        commit(position &+ 2)
     }
+
+    private static var valueWord: StaticString { "VALUE " }
+
+    /// `VALUE `, three numbers of up to twenty digits with a space before each, and CR LF.
+    private static var valueHeaderBytesMax: Int { 6 + 3 * 21 + 2 }
 
     /// Appends `STAT <name> <value>` and CR LF.
     public mutating func appendStatistic(_ name: StaticString, _ value: UInt64) {
@@ -111,12 +126,23 @@ extension ByteBuffer {
         for command in Command.allCases {
             let spec = command.spec
             append(spec.name)
-            append(byte: UInt8(ascii: " "))
+            if spec.arguments.utf8CodeUnitCount > 0 { append(byte: UInt8(ascii: " ")) }
             append(spec.arguments)
             append(" - ")
             append(spec.summary)
             append("\r\n")
         }
         append(.end)
+    }
+}
+
+extension Int {
+    /// Writes a space and `number` at this position of `room`, and moves the position behind them.
+    @inline(__always)
+    fileprivate mutating func write(_ number: UInt64, to room: UnsafeMutableRawBufferPointer) {
+        // SAFETY: the caller has left 21 bytes.
+        unsafe room[self] = UInt8(ascii: " ")
+        let digits = unsafe writeDecimal(number, to: UnsafeMutableRawBufferPointer(rebasing: room[(self &+ 1)...]))
+        self &+= 1 &+ digits
     }
 }

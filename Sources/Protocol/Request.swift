@@ -107,7 +107,7 @@ public enum Request: Equatable, Sendable {
     /// Set the size of the memory tier, in MiB, 8...10^9.
     case cacheMemoryLimit(mebibytes: Int, isQuiet: Bool)
     /// Stop the server, if it allows that.
-    case shutdown(isGraceful: Bool, isQuiet: Bool)
+    case shutdown(isGraceful: Bool)
     /// A meta command.
     ///
     /// If it is a store, its data block of `valueBytes` bytes and CR LF follows.

@@ -44,6 +44,10 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case invalidArithmeticFlag
     /// A flag's number is none, or out of range.
     case badFlagToken
+    /// `D` is not 0...2^64 - 1.
+    case invalidDeltaToken
+    /// `J` is not 0...2^64 - 1.
+    case invalidInitialToken
     /// More than `ProtocolLimits.metaWordsMax` words.
     case tooManyFlags
     /// An opaque over `ProtocolLimits.opaqueBytesMax` bytes.
@@ -99,6 +103,8 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .invalidFlag: "CLIENT_ERROR invalid flag"
         case .invalidArithmeticFlag: "CLIENT_ERROR invalid or duplicate flag"
         case .badFlagToken: "CLIENT_ERROR bad token in command line format"
+        case .invalidDeltaToken: "CLIENT_ERROR invalid numeric delta value"
+        case .invalidInitialToken: "CLIENT_ERROR invalid numeric initial value"
         case .tooManyFlags: "CLIENT_ERROR options flags are too long"
         case .opaqueTooLong: "CLIENT_ERROR opaque token too long"
         case .badKeyEncoding: "CLIENT_ERROR error decoding key"
