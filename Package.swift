@@ -18,7 +18,9 @@ let relaxed: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
 ]
 
-/// One module of ours. `dependencies` is the layer rule; Tests/HouseTests/LayerTests.swift holds the imports to it.
+/// One module of ours.
+///
+/// `dependencies` is the layer rule; Tests/HouseTests/LayerRules.swift holds the imports to it.
 func layer(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: strict)
 }
@@ -64,7 +66,8 @@ let package = Package(
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "Primitives"]),
         .executableTarget(
-            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache", swiftSettings: strict),
+            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache",
+            swiftSettings: strict),
 
         // Tests.
         .target(

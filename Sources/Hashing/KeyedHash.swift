@@ -10,6 +10,7 @@ public func xxh3(_ bytes: UnsafeRawBufferPointer, seed: UInt64) -> UInt64 {
     unsafe hash(bytes.baseAddress, bytes.count, seed)
 }
 
+// SAFETY: callers pass a buffer's own base and count; XXH3 reads exactly `count` bytes and keeps nothing.
 @usableFromInline
 func hash(_ base: UnsafeRawPointer?, _ count: Int, _ seed: UInt64) -> UInt64 {
     unsafe XXH3_64bits_withSeed(base, count, seed)

@@ -11,7 +11,9 @@
     public import Synchronization
 #endif
 
-/// The lock order. A thread may take a lock only if its rank is above those of all locks that it holds.
+/// The lock order.
+///
+/// A thread may take a lock only if its rank is above those of all locks that it holds.
 public enum LockRank: Int, Sendable {
     /// Wiring of a daemon or of a cache: start, stop, reload.
     case lifecycle = 10
