@@ -1,5 +1,5 @@
-// Everything that can be set, as typed values. Flags and files are read into it by SettingsLoader.swift; the option table
-// (OptionTable.swift) ties each field to its name, range and help. Nothing here opens or checks anything outside the
+// Everything that can be set, as typed values. Flags and files are read into it by SettingsDraft.swift; the option
+// table (OptionTable.swift) ties each field to its name, range and help. Nothing here opens or checks anything outside the
 // process.
 //
 // An absent limit (`nil`) means that there is none; zero never does.
@@ -8,11 +8,11 @@ import Primitives
 
 /// What the daemon is told to do.
 ///
-/// Values are in range and agree with each other once `LoadedSettings` holds them.
+/// Values are in range and agree with each other once `SettingsDraft.finish` has returned them.
 struct Settings: Equatable, Sendable {
     /// TCP addresses to listen on.
     ///
-    /// Empty: TCP is off, and `unixSocket` is set.
+    /// Empty: TCP is off, and `unixPath` is set.
     var listen: [ListenAddress] = [ListenAddress(host: "127.0.0.1", port: 11211)]
     /// The port of `listen` addresses that name none.
     var port = 11211
@@ -95,7 +95,7 @@ struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
     var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
-/// What an acknowledged change survives. docs/OPERATIONS.md has the table.
+/// What an acknowledged change survives; docs/OPERATIONS.md has the table.
 enum Durability: String, CaseIterable, Sendable {
     /// A clean stop only.
     case none
