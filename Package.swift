@@ -47,8 +47,9 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
-        // Part of glibc; no pkg-config, no package of its own.
+        // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
         .systemLibrary(name: "CGetopt"),
+        .systemLibrary(name: "CEpoll"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -64,7 +65,7 @@ let package = Package(
         layer("CacheClient", ["Primitives"]),
         program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
-        program("CacheBench", ["CacheClient", "Arguments", "Primitives"]),
+        program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         .executableTarget(
             name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache",
             swiftSettings: strict),
@@ -78,7 +79,7 @@ let package = Package(
         tests("LibeventTests", ["Libevent", "Primitives"]),
         tests("CacheEngineTests", ["CacheEngine", "SQLite", "Hashing", "Primitives"]),
         tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
-        tests("CacheClientTests", ["CacheClient", "Primitives"]),
+        tests("CacheClientTests", ["CacheClient", "CacheStats", "CacheBench", "Arguments", "Primitives"]),
         tests("HouseTests", []),
     ]
 )

@@ -1,6 +1,6 @@
 // How an operation that had to wait for the disk goes on: a waiter is told, once, through its queue.
 
-public import Primitives
+import Primitives
 
 /// Where completions go. One per event loop.
 public protocol CompletionQueue: AnyObject, Sendable {

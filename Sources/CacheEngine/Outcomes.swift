@@ -1,7 +1,5 @@
 // What the operations of a cache answer. Values, no behaviour.
 
-public import Primitives
-
 /// How a draft is to be stored.
 public enum WriteMode: Equatable, Sendable {
     /// Whatever the key holds now.
@@ -48,8 +46,8 @@ public enum StoreOutcome: Equatable, Sendable {
     case exists
     /// Compared, but the key holds nothing.
     case notFound
-    /// The resulting value is over the limit.
-    case tooLarge
+    /// There is neither memory nor disk space for the value; the key holds nothing now.
+    case noRoom
     /// Nothing happened yet; overcome the obstacle and store the same draft again.
     case unresolved(Obstacle)
 }

@@ -1,8 +1,8 @@
 // A place in the input: the way a request names its key without copying it.
 //
-// Ranges count from the first byte of the input that was given to `RequestParser.parse`. They stay meaningful as long as
-// the caller keeps that input in place; nothing here owns or keeps memory. Two 32-bit numbers, because a line is bounded
-// by `ProtocolLimits` and requests are passed by value.
+// Ranges count from the first byte of the input that was given to `RequestParser.parse`. They stay meaningful as long
+// as the caller keeps that input in place; nothing here owns or keeps memory. Two 32-bit numbers, because a line is
+// bounded by `ProtocolLimits` and requests are passed by value.
 
 public import Primitives
 

@@ -1,7 +1,7 @@
 // The command table: every command that a client can send, once.
 //
-// Adding a case makes the compiler point at `spec`, at the parser and at the daemon's dispatch; tests hold the table, the
-// parser and docs/PROTOCOL.md together. The steps are in docs/ADDING_A_COMMAND.md.
+// Adding a case makes the compiler point at `spec`, at the parser and at the daemon's dispatch; tests hold the table,
+// the parser and docs/PROTOCOL.md together. The steps are in docs/ADDING_A_COMMAND.md.
 
 /// What kind of work a command is; handlers and documentation are ordered by it.
 public enum CommandFamily: UInt8, CaseIterable, Sendable {

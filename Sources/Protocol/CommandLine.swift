@@ -1,9 +1,9 @@
 // One line of the input, on its way to becoming a request: classic commands.
 //
-// Checks come in memcached's order, because the order decides which error a line with two mistakes gets: number of words,
-// length of the data block (what cannot be skipped must be known first), key, the other numbers. A storage command that
-// is refused after its length was understood has its data block swallowed, so that framing survives. Meta commands are
-// in MetaLine.swift.
+// Checks come in memcached's order, because the order decides which error a line with two mistakes gets: number of
+// words, length of the data block (what cannot be skipped must be known first), key, the other numbers. A storage
+// command that is refused after its length was understood has its data block swallowed, so that framing survives. Meta
+// commands are in MetaLine.swift.
 
 /// A line without its line end, and the rules for reading it.
 struct CommandLine {

@@ -1,7 +1,7 @@
 // A checked view of the bytes that a request is parsed from.
 //
-// All pointer work of the parser is in this file. Every access is checked against the length in release builds too, so a
-// mistake in the parsing rules can refuse a request or stop the process, never read beyond the input. Searches go to
+// All pointer work of the parser is in this file. Every access is checked against the length in release builds too, so
+// a mistake in the parsing rules can refuse a request or stop the process, never read beyond the input. Searches go to
 // memchr(3), which beats a byte loop from about eight bytes on. Nothing is owned or kept.
 
 import Glibc
@@ -12,8 +12,8 @@ import Primitives
 /// Valid only during one call of the parser.
 @safe
 struct Input {
-    // SAFETY: the caller of `RequestParser.parse` and of `KeyIterator` keeps the buffer alive and unchanged; every access
-    // below is checked against `bytes.count`.
+    // SAFETY: the caller of `RequestParser.parse` and of `KeyIterator` keeps the buffer alive and unchanged; every
+    // access below is checked against `bytes.count`.
     private let bytes: UnsafeRawBufferPointer
 
     /// A view of `bytes`.

@@ -1,9 +1,9 @@
 // One line of the input, on its way to becoming a request: meta commands.
 //
 // A meta line is a key and flags of one letter, each with its token attached. All commands know the same letters and
-// ignore those that mean nothing to them. Like memcached, the parser reads all flags before it answers, so of several bad
-// tokens the last one names the error; an unknown or repeated letter ends the reading. `ma` knows one error for all of
-// it. Errors are never quiet. See memcached's doc/protocol.txt, "Meta Commands", and docs/PROTOCOL.md.
+// ignore those that mean nothing to them. Like memcached, the parser reads all flags before it answers, so of several
+// bad tokens the last one names the error; an unknown or repeated letter ends the reading. `ma` knows one error for all
+// of it. Errors are never quiet. See memcached's doc/protocol.txt, "Meta Commands", and docs/PROTOCOL.md.
 
 import Primitives
 

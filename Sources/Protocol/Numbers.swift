@@ -22,8 +22,8 @@ extension Input {
         return UInt32(exactly: number)
     }
 
-    /// Digits with an optional minus, -2^31...2^31 - 1: lengths, expiry of `touch`, `gat`, `flush_all` and the tokens of
-    /// `T`, `N` and `R`.
+    /// Digits with an optional minus, -2^31...2^31 - 1: lengths, expiry of `touch`, `gat`, `flush_all` and the tokens
+    /// of `T`, `N` and `R`.
     @inline(__always)
     func signed32(_ word: ByteRange) -> Int32? {
         guard word.count > 0, word.count <= wordBytesMax32 else { return nil }

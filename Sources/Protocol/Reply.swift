@@ -1,7 +1,7 @@
 // Replies as values, and their bytes.
 //
-// One-line replies are a `Reply`; replies with parts (VALUE, STAT, meta) are appended piece by piece, so that a value is
-// copied once, from the entry into the output. Nothing here knows of connections or of when bytes are sent.
+// One-line replies are a `Reply`; replies with parts (VALUE, STAT, meta) are appended piece by piece, so that a value
+// is copied once, from the entry into the output. Nothing here knows of connections or of when bytes are sent.
 
 public import Primitives
 

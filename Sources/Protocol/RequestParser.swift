@@ -3,9 +3,10 @@
 //     input:  s e t   k   0   0   5 \r \n h e l l o \r \n g e t ...
 //             |------ line, lineBytes ---|-- the caller's --|-- the next call begins here
 //
-// A line ends at the first LF; one CR before it is dropped. Data blocks are not read here: the caller takes them off the
-// input by the length that the line names. The parser keeps nothing but how far it has searched for a line end, so a
-// line that trickles in byte by byte costs one look at each byte. It does no I/O, knows no clock and allocates nothing.
+// A line ends at the first LF; one CR before it is dropped. Data blocks are not read here: the caller takes them off
+// the input by the length that the line names. The parser keeps nothing but how far it has searched for a line end, so
+// a line that trickles in byte by byte costs one look at each byte. It does no I/O, knows no clock and allocates
+// nothing.
 
 /// Parses the requests of one connection.
 ///

@@ -1,71 +1,168 @@
-// declarations
-import Primitives
+// The index's write connection: transactions, the meta row, and opening.
+//
+//   index.db   entry  one row per entry: metadata, key and (up to the inline limit) value
+//              meta   one row: sequence, flush, totals; written in the same transaction as what it describes
+//
+// Owned by the disk writer thread, which makes all commits and all checkpoints: Debian's SQLite 3.40.1 can corrupt a
+// database when two connections do (fixed in 3.51.3). Readers have read-only connections (IndexReader). No lock, no
+// clock, no policy: what to put, trim and flush is the caller's. A failed commit leaves the outcome unknown, so the
+// index then refuses to go on until it is closed and opened anew. Never wipes anything.
 
+import Primitives
+import SQLite
+
+/// How the index is opened.
 struct IndexOptions: Sendable {
+    /// What survives a power loss. See sqlite.org/pragma.html#pragma_synchronous.
     enum Synchronous: Int, Sendable { case off = 0, normal = 1, full = 2 }
+
+    /// Bytes per page of a new index; an existing one keeps its own.
     var pageSize = 8192
     var synchronous = Synchronous.off
+    /// Page cache of the connection.
     var cacheBytes = 16 << 20
 }
 
-enum CheckpointMode: Sendable { case passive, truncate }
-/// Frames in the WAL and how many of them are in the database now; `complete` when all are.
-struct CheckpointResult: Sendable { var walFrames: Int; var copiedFrames: Int; var complete: Bool }
-
+/// The index as the disk writer thread sees it.
 final class DiskIndex {
-    init(directory: StoreDirectory, options: IndexOptions) throws(DiskError) { preconditionFailure() }
-    /// Also done by deinit. The index cannot be used afterwards.
-    func close() { preconditionFailure() }
+    let directory: StoreDirectory
+    var open: DiskIndexStatements?
+    /// The meta row as the open transaction leaves it.
+    var state: IndexState
+    /// The meta row as of the last commit.
+    private var committed: IndexState
+    private var isInTransaction = false
+    private var failedCommit = false
+    var lastPageCount = 0
+    var lastFreePages = 0
+    let pageSize: Int
 
-    func begin() throws(DiskError) { preconditionFailure() }
-    func commit() throws(DiskError) { preconditionFailure() }
-    func rollback() { preconditionFailure() }
+    /// Opens the index of `directory`, making it if there is none.
+    ///
+    /// - Throws: `.corrupt` if it is damaged, none of ours, or older than the anchor: quarantine. Every other kind
+    ///   says nothing about the content: leave it alone and try again later.
+    init(directory: StoreDirectory, options: IndexOptions) throws(DiskError) {
+        self.directory = directory
+        let opened = try DiskIndexOpening.open(directory: directory, options: options)
+        open = opened.statements
+        state = opened.state
+        committed = opened.state
+        pageSize = opened.pageSize
+        directory.indexWasOpened()
+    }
 
-    // Inside begin ... commit.
-    /// metadata.valueBytes must be value.count; metadata.valueSum is ignored (computed here).
-    func putInline(hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, value: Span<UInt8>)
-        throws(DiskError) -> Replaced? { preconditionFailure() }
-    /// metadata.valueBytes and .valueSum are those of ValueFileWriter.finish.
-    func putFile(hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, fileBytes: Int)
-        throws(DiskError) -> Replaced? { preconditionFailure() }
-    func delete(hash: UInt64, key: Span<UInt8>, ifGeneration: UInt64? = nil) throws(DiskError) -> Replaced?
-    { preconditionFailure() }
-    /// Deletes whatever row has this hash (damaged rows, whose key cannot be trusted).
-    func delete(hash: UInt64, ifGeneration: UInt64) throws(DiskError) -> Replaced? { preconditionFailure() }
-    func touch(
-        hash: UInt64, key: Span<UInt8>, ifGeneration: UInt64? = nil, deadline: WallTime, marks: EntryMarks, cas: UInt64,
-        accessed: WallTime) throws(DiskError) -> Bool { preconditionFailure() }
-    func setAccessed(hash: UInt64, _ accessed: WallTime) throws(DiskError) { preconditionFailure() }
-    func deleteRow(_ rowID: Int64, ifGeneration: UInt64) throws(DiskError) -> Replaced? { preconditionFailure() }
-    func setSequence(_ sequence: UInt64) { preconditionFailure() }
-    func setFlush(generation: UInt64, at: WallTime?) { preconditionFailure() }
+    /// Closes the connection. An open transaction is rolled back. Done by deinit, too.
+    func close() {
+        if isInTransaction { rollback() }
+        open = nil
+    }
 
-    var sequence: UInt64 { preconditionFailure() }
-    var flushGeneration: UInt64 { preconditionFailure() }
-    var flushAt: WallTime? { preconditionFailure() }
-    var totals: DiskTotals { preconditionFailure() }
-    func recount() throws(DiskError) -> DiskTotals { preconditionFailure() }
+    deinit { close() }
 
-    // Trim.
-    func leastRecent(limit: Int) throws(DiskError) -> [TrimCandidate] { preconditionFailure() }
-    func expired(before: WallTime, limit: Int) throws(DiskError) -> [TrimCandidate] { preconditionFailure() }
-    func idle(accessedBefore: WallTime, limit: Int) throws(DiskError) -> [TrimCandidate] { preconditionFailure() }
-    /// The following walk the table in row order and examine at most `limit` rows per call. Begin with after: 0.
-    func writtenBefore(_ time: WallTime, after: Int64, limit: Int) throws(DiskError) -> TrimPage { preconditionFailure() }
-    func flushed(upTo generation: UInt64, after: Int64, limit: Int) throws(DiskError) -> TrimPage { preconditionFailure() }
-    func larger(than bytes: Int, after: Int64, limit: Int) throws(DiskError) -> TrimPage { preconditionFailure() }
-    func scan(after: Int64, limit: Int) throws(DiskError) -> [ScannedEntry] { preconditionFailure() }
+    // MARK: transactions
 
-    // Value files.
-    func hasFile(generation: UInt64) throws(DiskError) -> Bool { preconditionFailure() }
-    func fileGenerations(after: UInt64, limit: Int) throws(DiskError) -> [UInt64] { preconditionFailure() }
+    /// Begins a transaction. All changes happen between `begin` and `commit` or `rollback`.
+    func begin() throws(DiskError) {
+        let open = try ready("begin")
+        invariant(!isInTransaction, "a transaction is open")
+        try DiskError.wrapping { () throws(SQLiteError) in try open.begin.run() }
+        isInTransaction = true
+    }
 
-    // Space.
-    var pageBytes: Int { preconditionFailure() }
-    var freePages: Int { preconditionFailure() }
-    var walBytes: Int { preconditionFailure() }
-    func incrementalVacuum(pages: Int) throws(DiskError) { preconditionFailure() }
-    func checkpoint(_ mode: CheckpointMode) throws(DiskError) -> CheckpointResult { preconditionFailure() }
-    /// PRAGMA quick_check; throws .corrupt with its first line.
-    func quickCheck() throws(DiskError) { preconditionFailure() }
+    /// Writes the meta row and commits.
+    ///
+    /// - Throws: whatever happened, the outcome is unknown: `close`, then open a new `DiskIndex`.
+    func commit() throws(DiskError) {
+        let open = try ready("commit")
+        invariant(isInTransaction, "no transaction is open")
+        do throws(SQLiteError) {
+            if state != committed {
+                state.bind(to: &open.updateState)
+                try open.updateState.run()
+            }
+            try open.commit.run()
+        } catch {
+            rollback()
+            failedCommit = true
+            throw DiskError(error)
+        }
+        isInTransaction = false
+        committed = state
+    }
+
+    /// Gives up the transaction.
+    func rollback() {
+        state = committed
+        isInTransaction = false
+        guard let open, open.connection.isInTransaction else { return }
+        do throws(SQLiteError) {
+            try open.connection.execute("ROLLBACK")
+        } catch {
+            // The connection is in no known state any more.
+            failedCommit = true
+        }
+    }
+
+    /// The open connection, or an error that says why there is none.
+    func ready(_ operation: String) throws(DiskError) -> DiskIndexStatements {
+        guard let open else {
+            throw DiskError(kind: .other, operation: operation, code: 0, message: "the index is closed")
+        }
+        guard !failedCommit else {
+            throw DiskError(kind: .other, operation: operation, code: 0, message: "a commit failed: reopen the index")
+        }
+        return open
+    }
+
+    /// Like `ready`, for what may happen only inside a transaction.
+    func writing(_ operation: String) throws(DiskError) -> DiskIndexStatements {
+        invariant(isInTransaction, "a change outside a transaction")
+        return try ready(operation)
+    }
+
+    // MARK: the meta row
+
+    /// The highest journal sequence that the index contains.
+    var sequence: UInt64 { state.sequence }
+    /// Entries of this generation and older are flushed.
+    var flushGeneration: UInt64 { state.flushGeneration }
+    /// When a delayed flush falls due.
+    var flushAt: WallTime? { state.flushAt == 0 ? nil : WallTime(milliseconds: state.flushAt) }
+    /// What the index holds.
+    var totals: DiskTotals { state.totals }
+
+    /// Sets the sequence that the open transaction reaches.
+    func setSequence(_ sequence: UInt64) {
+        invariant(isInTransaction, "a change outside a transaction")
+        state.sequence = sequence
+    }
+
+    /// Sets the flush mark and the due time of a delayed flush (nil: none).
+    func setFlush(generation: UInt64, at time: WallTime?) {
+        invariant(isInTransaction, "a change outside a transaction")
+        state.flushGeneration = generation
+        state.flushAt = time?.milliseconds ?? 0
+    }
+}
+
+extension DiskError {
+    /// What `error` means for the index.
+    init(_ error: SQLiteError) {
+        let kind: Kind =
+            switch error.cause {
+            case .full: .full
+            case .readOnly: .readOnly
+            // A broken constraint: an index disagrees with its table, for we never put what breaks one.
+            case .corrupt, .constraint: .corrupt
+            case .io: .io
+            case .busy, .cannotOpen, .other: .other
+            }
+        self.init(kind: kind, operation: error.operation, code: error.code, message: error.message)
+    }
+
+    /// Runs `body`, turning SQLite's errors into ours.
+    @inline(__always)
+    static func wrapping<Result>(_ body: () throws(SQLiteError) -> Result) throws(DiskError) -> Result {
+        do throws(SQLiteError) { return try body() } catch { throw DiskError(error) }
+    }
 }

@@ -63,6 +63,20 @@ struct DiskTotals: Sendable, Equatable {
     var fileEntries = 0
     /// Allocated bytes of all value files: header, key and value, rounded up to 4 KiB each.
     var fileBytes = 0
+
+    /// Adds one entry (`sign` 1) or takes one out (-1).
+    ///
+    /// A damaged row may hold any number: sums wrap instead of trapping, and stay at 0 rather than go below.
+    mutating func add(valueBytes: Int, fileBytes: Int, sign: Int) {
+        entries = max(0, entries &+ sign)
+        self.valueBytes = max(0, self.valueBytes &+ sign &* valueBytes)
+        if fileBytes == 0 {
+            inlineBytes = max(0, inlineBytes &+ sign &* valueBytes)
+        } else {
+            fileEntries = max(0, fileEntries &+ sign)
+            self.fileBytes = max(0, self.fileBytes &+ sign &* fileBytes)
+        }
+    }
 }
 
 /// A row that a trim may delete, without its key and value.
@@ -81,6 +95,14 @@ struct TrimCandidate: Sendable, Equatable {
 struct TrimPage: Sendable, Equatable {
     /// The matching rows among those examined.
     var candidates: [TrimCandidate]
+    /// Where the next step goes on (`after:`); nil when the walk has reached the end.
+    var next: Int64?
+}
+
+/// One step of an enumeration.
+struct ScanPage: Sendable, Equatable {
+    /// The intact entries among the rows examined.
+    var entries: [ScannedEntry]
     /// Where the next step goes on (`after:`); nil when the walk has reached the end.
     var next: Int64?
 }

@@ -60,6 +60,24 @@ extension DiskError: CustomStringConvertible {
     }
 }
 
+extension DiskError {
+    /// What a failure of the store's directory means for its index.
+    init(_ error: StoreError) {
+        guard case .io(let operation, let path, let code) = error else {
+            self.init(kind: .other, operation: "open index", code: 0, message: error.description)
+            return
+        }
+        let kind: Kind =
+            switch code {
+            case ENOSPC, EDQUOT, EFBIG: .full
+            case EROFS: .readOnly
+            case EIO: .io
+            default: .other
+            }
+        self.init(kind: kind, operation: "\(operation) \(path)", code: 0, message: errnoText(code))
+    }
+}
+
 /// The text of an errno value.
 func errnoText(_ code: Int32) -> String {
     // SAFETY: strerror(3) returns a valid C string; it is copied at once.

@@ -48,8 +48,8 @@ struct EntryBlock: Equatable, @unchecked Sendable {
     let raw: UnsafeMutablePointer<EntryHeader>
 
     static let headerBytes = MemoryLayout<EntryHeader>.stride
-    /// What malloc and the hash table spend beside the block: chunk header and one bucket.
-    static let overheadBytes = 16
+    /// One bucket of the hash table.
+    private static let bucketBytes = 8
 
     /// Allocates a block with an uninitialised value of `storedValueBytes`; nil when the kernel refuses memory.
     static func make(
@@ -81,8 +81,10 @@ struct EntryBlock: Equatable, @unchecked Sendable {
         unsafe Glibc.free(raw)
     }
 
-    /// Bytes that this entry costs, as the allocator rounds them, with its share of the table.
-    var accountedBytes: Int { unsafe malloc_usable_size(raw) &+ Self.overheadBytes }
+    /// Bytes that this entry costs: what the allocator takes from the system for the block, and its bucket.
+    var accountedBytes: Int {
+        unsafe AllocationSize.taken(by: Self.headerBytes &+ keyBytes &+ extendedBytes &+ stored.count) &+ Self.bucketBytes
+    }
 
     private var payload: UnsafeMutableRawPointer { unsafe UnsafeMutableRawPointer(raw) + Self.headerBytes }
 
@@ -171,6 +173,18 @@ struct EntryBlock: Equatable, @unchecked Sendable {
     var written: UInt32 {
         get { unsafe raw.pointee.written }
         nonmutating set { unsafe raw.pointee.written = newValue }
+    }
+}
+
+/// What glibc's malloc really takes for a request, see mallopt(3) and malloc/malloc.c of glibc: chunks are multiples of
+/// 16 bytes with 8 bytes of header, and blocks from the mmap threshold on are whole pages.
+enum AllocationSize {
+    private static let mmapThreshold = 128 << 10
+
+    @inline(__always)
+    static func taken(by bytes: Int) -> Int {
+        if bytes < mmapThreshold { return max(32, (bytes &+ 8 &+ 15) & ~15) }
+        return (bytes &+ 16 &+ 4095) & ~4095
     }
 }
 

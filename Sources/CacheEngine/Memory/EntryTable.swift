@@ -65,6 +65,16 @@ struct EntryTable: ~Copyable {
         return nil
     }
 
+    /// When the entry with this hash was last used, in boot seconds; nil if there is none.
+    func lastAccess(_ hash: UInt64) -> UInt32? {
+        var block = unsafe slot(hash).pointee
+        while let candidate = block {
+            if candidate.hash == hash { return candidate.accessed }
+            block = candidate.chain
+        }
+        return nil
+    }
+
     /// Links a block whose key is not in the table.
     mutating func insert(_ block: EntryBlock) {
         if count > mask, unsafe oldBuckets == nil { startGrowing() }

@@ -14,6 +14,8 @@ struct PendingWrite: Equatable {
         case entry
         /// The key was deleted.
         case deletion
+        /// The row on disk is right but for its deadline, which the record has.
+        case touch
         /// The write could not be journalled: the row on disk must not be believed (see `DiskTier`).
         case barred
     }

@@ -32,7 +32,7 @@ public struct EntryView {
 ///
 /// The entry may be overwritten, deleted or evicted meanwhile: the block is freed with the last pin.
 public final class PinnedEntry: Sendable {
-    private let block: EntryBlock
+    let block: EntryBlock
     /// The shard whose lock guards the pin count; nil for a block that was never linked.
     private let shard: Guarded<Shard>?
 

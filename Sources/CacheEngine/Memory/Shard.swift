@@ -102,7 +102,7 @@ struct Shard: ~Copyable {
     /// The live entry with this key. An expired one is unlinked on the way.
     @inline(__always)
     mutating func find(
-        _ hash: UInt64, _ key: UnsafeRawBufferPointer, now: Instant, garbage: inout Garbage, log: borrowing EventLog
+        _ hash: UInt64, _ key: UnsafeRawBufferPointer, now: Instant, garbage: inout Garbage, log: EventLog
     ) -> EntryBlock? {
         guard let block = unsafe table.find(hash, key) else { return nil }
         if block.deadline > now { return block }
@@ -111,7 +111,7 @@ struct Shard: ~Copyable {
     }
 
     /// Unlinks an entry whose time is over.
-    mutating func expire(_ block: EntryBlock, garbage: inout Garbage, log: borrowing EventLog) {
+    mutating func expire(_ block: EntryBlock, garbage: inout Garbage, log: EventLog) {
         counters.expirations += 1
         if !block.marks.contains(.fetched) { counters.expiredUnfetched += 1 }
         log.record(.expired, block)
@@ -122,7 +122,7 @@ struct Shard: ~Copyable {
 
     /// Evicts least recently used entries until the limits hold, sparing `spared` (the entry just written).
     mutating func evictToFit(
-        sparing spared: EntryBlock?, now: Instant, garbage: inout Garbage, log: borrowing EventLog
+        sparing spared: EntryBlock?, now: Instant, garbage: inout Garbage, log: EventLog
     ) {
         while isOverLimit, let victim = oldest, victim != spared {
             evict(victim, now: now, garbage: &garbage, log: log)
@@ -136,7 +136,7 @@ struct Shard: ~Copyable {
     }
 
     /// Unlinks `victim` for room, or as expired if its time is over, and remembers its last access for the index.
-    mutating func evict(_ victim: EntryBlock, now: Instant, garbage: inout Garbage, log: borrowing EventLog) {
+    mutating func evict(_ victim: EntryBlock, now: Instant, garbage: inout Garbage, log: EventLog) {
         if victim.deadline <= now { return expire(victim, garbage: &garbage, log: log) }
         counters.evictions += 1
         if !victim.marks.contains(.fetched) { counters.evictedUnfetched += 1 }
