@@ -85,8 +85,13 @@ final class DiskStart: Sendable {
         _ directory: StoreDirectory, _ options: DiskOptions, _ replays: Bool, _ indexSequence: UInt64
     ) throws -> JournalFile {
         try JournalFile.open(
-            descriptor: directory.openJournal(), capacity: max(1 << 20, (options.journalBytes + 4095) & ~4095),
+            descriptor: directory.openJournal(), capacity: journalCapacity(options),
             seed: directory.hashSeed, boot: bootHash, replays: replays, indexSequence: indexSequence)
+    }
+
+    /// The journal's size: at most an eighth of the tier, at least 1 MiB, whole pages.
+    private static func journalCapacity(_ options: DiskOptions) -> Int {
+        max(1 << 20, min(options.journalBytes, options.bytesMax / 8)) & ~4095
     }
 
     static func indexOptions(_ options: DiskOptions) -> IndexOptions {

@@ -129,7 +129,6 @@ final class DiskTier: Sendable {
     /// Asks the writer to give the store up: its contents cannot be believed any more.
     func discardStore(_ reason: String) {
         journal.setBarred(true)
-        setState(.degraded)
         _ = ask { $0.degrade(reason) }
     }
 

@@ -12,8 +12,6 @@ final class DiskTrimmer {
     private static let sliceRows = 256
     /// Trimming over a limit goes on until the use is below this share of it.
     private static let lowWatermark = 0.97
-    /// Checkpoint when the write-ahead log has grown beyond this.
-    private static let walBytesMax = 16 << 20
     private static let vacuumPagesPerStep = 256
 
     private enum Walk {
@@ -71,23 +69,23 @@ final class DiskTrimmer {
         let excessBytes = excess(index, writer, limits)
         let excessEntries = limits.entriesMax.map { index.totals.entries - $0 } ?? 0
         guard excessBytes > 0 || excessEntries > 0 else { return false }
-        let victims = try index.leastRecent(limit: Self.sliceRows)
-        var chosen: [TrimCandidate] = []
+        let candidates = try index.leastRecent(limit: Self.sliceRows)
+        var victims: [TrimCandidate] = []
         var freed = 0
-        for victim in victims where freed < excessBytes || chosen.count < excessEntries {
-            if try spare(victim, index, writer) { continue }
-            chosen.append(victim)
-            freed += max(victim.fileBytes, victim.valueBytes + 128)
+        try index.begin()
+        for candidate in candidates where freed < excessBytes || victims.count < excessEntries {
+            if try spare(candidate, index, writer) { continue }
+            victims.append(candidate)
+            freed += max(candidate.fileBytes, candidate.valueBytes + 128)
         }
-        try delete(chosen, index, writer, countAs: .evictions)
-        return !victims.isEmpty
+        try deleteAndCommit(victims, index, writer, countAs: .evictions)
+        return !candidates.isEmpty
     }
 
     /// Bytes to get rid of: what is used beyond the limit, down to the low watermark; more if the file system is short.
     private func excess(_ index: DiskIndex, _ writer: DiskWriter, _ limits: DiskLimits) -> Int {
-        let pageSize = DiskStart.indexOptions(writer.disk.options).pageSize
-        let used = index.pageBytes - index.freePages * pageSize + index.totals.fileBytes
-        let fixed = writer.disk.journal.capacity + Self.walBytesMax
+        let used = index.pageBytes - index.freePages * index.pageSize + index.totals.fileBytes
+        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits)
         let limit = max(0, limits.bytesMax - fixed)
         var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
         if let freeMin = limits.freeBytesMin {
@@ -123,11 +121,13 @@ final class DiskTrimmer {
         let border = WallTime(milliseconds: now.milliseconds - ageMax)
         switch limits.ageBase {
         case .access:
-            let victims = try index.idle(accessedBefore: border, limit: Self.sliceRows)
-            var idle: [TrimCandidate] = []
-            for victim in victims where try !spare(victim, index, writer) { idle.append(victim) }
-            try delete(idle, index, writer, countAs: .expirations)
-            return idle.count == Self.sliceRows
+            let candidates = try index.idle(accessedBefore: border, limit: Self.sliceRows)
+            if candidates.isEmpty { return false }
+            var victims: [TrimCandidate] = []
+            try index.begin()
+            for candidate in candidates where try !spare(candidate, index, writer) { victims.append(candidate) }
+            try deleteAndCommit(victims, index, writer, countAs: .expirations)
+            return candidates.count == Self.sliceRows
         case .write:
             let start: Int64 = if case .at(let row) = writtenWalk { row } else { 0 }
             let page = try index.writtenBefore(border, after: start, limit: Self.sliceRows * 4)
@@ -147,12 +147,22 @@ final class DiskTrimmer {
 
     // MARK: Doing it
 
+    /// The write-ahead log is checkpointed when it has grown beyond this.
+    private static func walBytesMax(_ limits: DiskLimits) -> Int { min(16 << 20, limits.bytesMax / 16) }
+
     private func delete(
         _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
     ) throws(DiskError) {
         guard !victims.isEmpty else { return }
-        var files: [UInt64] = []
         try index.begin()
+        try deleteAndCommit(victims, index, writer, countAs: counter)
+    }
+
+    /// Deletes rows in the open transaction, commits it, then removes their files.
+    private func deleteAndCommit(
+        _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
+    ) throws(DiskError) {
+        var files: [UInt64] = []
         for victim in victims {
             let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation)
             if let old, old.fileBytes > 0 { files.append(old.generation) }
@@ -163,10 +173,11 @@ final class DiskTrimmer {
     }
 
     private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) {
-        if index.walBytes > Self.walBytesMax { _ = try index.checkpoint(.truncate) }
-        let pageSize = DiskStart.indexOptions(writer.disk.options).pageSize
+        let limits = writer.disk.limits.withLock { $0 }
+        if index.walBytes > Self.walBytesMax(limits) { _ = try index.checkpoint(.truncate) }
         // Keep some free pages for the next writes; give the rest back a little at a time.
-        let isGenerous = index.freePages * pageSize > max(8 << 20, index.pageBytes / 16)
+        let kept = max(min(8 << 20, limits.bytesMax / 16), index.pageBytes / 16)
+        let isGenerous = index.freePages * index.pageSize > kept
         if isGenerous { try index.incrementalVacuum(pages: Self.vacuumPagesPerStep) }
     }
 }

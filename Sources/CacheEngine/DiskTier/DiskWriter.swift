@@ -19,6 +19,7 @@ final class DiskWriter {
     /// nil while the tier is degraded.
     var index: DiskIndex?
     let trimmer = DiskTrimmer()
+    private let cleanup: DiskCleanup
     private var failures = 0
     /// When, on the boot clock, a failed commit may be tried again.
     private var retryAt = Instant(milliseconds: 0)
@@ -31,10 +32,14 @@ final class DiskWriter {
     /// How long a client waits for room in the journal before its write goes on without the disk, in ms.
     private static let roomPatience: Int64 = 2000
 
-    init(_ disk: DiskTier) { self.disk = disk }
+    init(_ disk: DiskTier) {
+        self.disk = disk
+        cleanup = DiskCleanup(replayedUpTo: disk.journal.extent.sequence)
+    }
 
     func run(_ index: DiskIndex) {
         self.index = index
+        if index.flushGeneration > 0 { trimmer.beginFlushSweep() }
         publishReport()
         while true {
             let inbox = wait()
@@ -52,11 +57,12 @@ final class DiskWriter {
         let isBusy = disk.journal.usedBytes > 0
         if isBusy && memory.clock.now() >= retryAt {
             // Something is there: gather a little more, unless somebody waits.
-            return disk.inbox.wait(milliseconds: Self.gatherMilliseconds) { $0.isUrgent || $0.isStopping ? () : nil }
-                .map { take() } ?? take()
+            _ = disk.inbox.wait(milliseconds: Self.gatherMilliseconds) { $0.isUrgent || $0.isStopping ? () : nil }
+            return take()
         }
         if !isBusy && !disk.journal.declareIdle() { return take() }
-        let timeout = isBusy ? 100 : min(disk.options.trimInterval, 1000)
+        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore)
+        let timeout = hasChores ? 10 : (isBusy ? 100 : min(disk.options.trimInterval, 1000))
         _ = disk.inbox.wait(milliseconds: timeout) { inbox in
             inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
         }
@@ -112,7 +118,7 @@ final class DiskWriter {
             }
             if let flush = batch.flush { applyFlush(flush, to: index) }
             index.setSequence(batch.sequence)
-            for (hash, accessed) in collectRecency() { try index.setAccessed(hash: hash, accessed) }
+            try tellRecency(index)
             try index.commit()
         } catch {
             index.rollback()
@@ -238,16 +244,30 @@ final class DiskWriter {
         disk.counters.add(to: .writeErrors)
         disk.report.withLock { $0.lastError = "\(error)" }
         failures += 1
+        reopenIndex()
         let now = memory.clock.now()
         switch error.kind {
-        case .full where failures < 1000:
+        case .full:
             changeState(.full, "\(error)")
             trimmer.makeRoom(self)
             retryAt = now.advanced(byMilliseconds: min(1000, 50 << min(failures, 5)))
-        case .corrupt: degrade("\(error)")
+        case .corrupt: if index != nil { degrade("\(error)") }
         default:
             if failures >= 3 { return degrade("\(error)") }
             retryAt = now.advanced(byMilliseconds: 100)
+        }
+    }
+
+    /// After a failure the outcome of the last transaction is unknown: only a new connection tells.
+    private func reopenIndex() {
+        guard let old = index else { return }
+        old.close()
+        do throws(DiskError) {
+            index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
+        } catch {
+            // Kept, closed: every use of it fails, which is counted, and ends in `degrade`.
+            disk.report.withLock { $0.lastError = "\(error)" }
+            if error.kind == .corrupt { degrade("\(error)") }
         }
     }
 
@@ -300,6 +320,7 @@ final class DiskWriter {
             disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
             disk.counters.add(to: .quarantines)
             failures = 0
+            cleanup.restart()
             changeState(.ok, "a new, empty store")
         } catch {
             disk.report.withLock { $0.lastError = "\(error)" }
@@ -347,32 +368,41 @@ final class DiskWriter {
         }
     }
 
-    private func collectRecency() -> [(UInt64, WallTime)] {
-        var collected: [(UInt64, WallTime)] = []
+    /// Brings access times of entries that left memory into the open transaction.
+    private func tellRecency(_ index: DiskIndex) throws(DiskError) {
         for shard in memory.shards {
             let news = shard.withLock { shard in
                 let news = shard.recency
                 shard.recency.removeAll(keepingCapacity: true)
                 return news
             }
-            for access in news { collected.append((access.hash, memory.wallTime(bootSeconds: access.accessed))) }
+            for access in news {
+                try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
+            }
         }
-        return collected
     }
 
     private func housekeep() {
         let now = memory.clock.now()
-        guard index != nil, now >= nextTrim || trimmer.hasMore else { return }
+        guard index != nil else { return }
+        cleanup.step(self)
+        guard now >= nextTrim || trimmer.hasMore else { return }
+        if now >= nextTrim { checkDirectory() }
         nextTrim = now.advanced(byMilliseconds: disk.options.trimInterval)
         trimmer.step(self)
         publishReport()
+    }
+
+    /// The directory may have been removed, renamed or unmounted under us.
+    private func checkDirectory() {
+        do throws(StoreError) { try disk.directory.checkIntact() } catch { degrade("\(error)") }
     }
 
     func publishReport() {
         guard let index else { return }
         let walBytes = index.walBytes
         let indexBytes = index.pageBytes
-        let free = index.freePages * DiskStart.indexOptions(disk.options).pageSize
+        let free = index.freePages * index.pageSize
         disk.report.withLock { report in
             report.totals = index.totals
             report.indexBytes = indexBytes
@@ -384,7 +414,9 @@ final class DiskWriter {
     private func close() {
         guard let index else { return }
         do {
-            for (hash, accessed) in collectRecency() { try index.setAccessed(hash: hash, accessed) }
+            try index.begin()
+            try tellRecency(index)
+            try index.commit()
             _ = try index.checkpoint(.truncate)
             let isClean = disk.journal.usedBytes == 0 && !disk.isJournalClosed.load(ordering: .relaxed)
             let sequence = index.sequence
