@@ -126,7 +126,7 @@ final class Log: Sendable {
     /// Client bytes for a log line: printable ASCII as it is, the rest as \xNN, cut after `bytesMax` bytes.
     static func escaped(_ bytes: UnsafeRawBufferPointer, bytesMax: Int = 64) -> String {
         var text = ""
-        for unsafebyte in unsafe bytes.prefix(bytesMax) {
+        for byte in unsafe Array(bytes.prefix(bytesMax)) {
             if byte >= 0x20, byte < 0x7F, byte != 0x22, byte != 0x5C {
                 text.unicodeScalars.append(Unicode.Scalar(byte))
             } else {

@@ -1,6 +1,3 @@
 // cache-daemon: reads the options, builds the server, runs it.
 
-import Glibc
-import Primitives
-
-Main.run()
+Program.run()

@@ -4,7 +4,7 @@ import Glibc
 import Libevent
 import Primitives
 
-enum Main {
+enum Program {
     /// Does what the arguments ask for, and exits.
     static func run() -> Never {
         let arguments = Array(CommandLine.arguments.dropFirst())
