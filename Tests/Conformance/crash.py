@@ -56,7 +56,8 @@ class Checker:
     def cycles(self, kills, stop_when_wrong=False):
         """Runs until the server was killed `kills` times under load (or something is wrong, if asked)."""
         begin = time.monotonic()
-        self.start()
+        if not self.server.is_running():
+            self.start()
         while self.counts["kills"] < kills and not (stop_when_wrong and self.wrong):
             operations = self.load_and_stop()
             self.start()

@@ -86,8 +86,13 @@ class Server:
         self.kill()
         self.discard()
 
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
     def launch(self):
         """Starts the process without waiting for it; `address` is set."""
+        if self.is_running():
+            raise StartFailed(f"{self.name} is running already")
         port = free_port()
         self.address = ("127.0.0.1", port)
         with open(self.log_path, "ab") as log:
@@ -141,7 +146,7 @@ class Server:
 
     def kill(self):
         """SIGKILL, then waits. Does nothing when the process is gone."""
-        if self.process is not None and self.process.poll() is None:
+        if self.is_running():
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 

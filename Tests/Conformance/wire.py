@@ -33,7 +33,9 @@ def run(context):
 def play_on_fitting_server(context, script, shared):
     if "ours" in script.needs and shared.dialect != "ours":
         raise Skipped("shows what only our daemon does")
-    missing = [need for need in script.needs if need != "ours" and need not in shared.capable]
+    if "newest" in script.needs and shared.dialect == "old":
+        raise Skipped("1.6.18 differs too much in this")
+    missing = [need for need in script.needs if need not in ("ours", "newest") and need not in shared.capable]
     if missing:
         raise Skipped(f"needs {missing[0]}, which {shared.name} does not offer here")
     if script.value_limit and context.options.server:
