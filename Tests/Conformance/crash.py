@@ -1,9 +1,9 @@
 """The kill -9 checker: load, kill at a random moment, start again, read everything back, decide.
 
-Promise checked, per key: what was acknowledged before the kill is exactly there; what was in flight is there or is not;
-nothing is torn, older, foreign, lost or back from the dead; flags, TTLs and cas uniques belong to the value. After a start
-memory is empty, so the first read of every key comes from disk and the second from memory; both are checked. The run
-directs one server through many cycles; the histories are judged by `crash_history`.
+Promise checked, per key: what was acknowledged before the kill is exactly there; what was in flight is there or is
+not; nothing is torn, older, foreign, lost or back from the dead; flags, TTLs and cas uniques belong to the value.
+After a start memory is empty, so the first read of every key comes from disk and the second from memory; both are
+checked. The run directs one server through many cycles; the histories are judged by `crash_history`.
 """
 
 import math
@@ -48,8 +48,19 @@ class Checker:
         self.known = {key: None for key in self.keys}
         self.wrong = []
         self.counts = dict.fromkeys(
-            ("kills", "clean stops", "kills during start", "acknowledged", "in flight", "in flight and applied",
-             "first reads", "second reads", "reads under load"), 0)
+            (
+                "kills",
+                "clean stops",
+                "kills during start",
+                "acknowledged",
+                "in flight",
+                "in flight and applied",
+                "first reads",
+                "second reads",
+                "reads under load",
+            ),
+            0,
+        )
         self.longest_start = 0.0
         self.has_meta = None
 
@@ -66,8 +77,10 @@ class Checker:
                 self.progress(kills, begin)
 
     def progress(self, kills, begin):
-        text = (f"kill {self.counts['kills']}/{kills}, {self.counts['acknowledged']} acknowledged, "
-                f"{len(self.wrong)} wrong, {time.monotonic() - begin:.0f} s")
+        text = (
+            f"kill {self.counts['kills']}/{kills}, {self.counts['acknowledged']} acknowledged, "
+            f"{len(self.wrong)} wrong, {time.monotonic() - begin:.0f} s"
+        )
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{text} ")
         else:
@@ -87,8 +100,10 @@ class Checker:
     def load_and_stop(self):
         """Runs the workers for a random time, stops the server under them, and returns what they did."""
         flush_odds = self.random.choice((0, 0, 0.002))
-        workers = [Worker(number, self.server.address, self.keys, self.uniques, self.random.getrandbits(64), flush_odds)
-                   for number in range(WORKERS)]
+        workers = [
+            Worker(number, self.server.address, self.keys, self.uniques, self.random.getrandbits(64), flush_odds)
+            for number in range(WORKERS)
+        ]
         for worker in workers:
             worker.start()
         time.sleep(self.random.uniform(*self.load_seconds))
@@ -118,7 +133,7 @@ class Checker:
         with self.server.connect(timeout=20) as connection:
             for name in ("first reads", "second reads"):
                 for begin in range(0, len(keys), READ_BATCH):
-                    batch = keys[begin:begin + READ_BATCH]
+                    batch = keys[begin : begin + READ_BATCH]
                     values = connection.many(batch, b"gets")
                     for key in batch:
                         self.note_read(name, found, key, values.get(key))
@@ -163,7 +178,7 @@ class Checker:
         """Compares what was read back with what the history allows, and takes it as the new truth."""
         by_key = {key: [] for key in self.keys}
         for operation in operations:
-            for key in (by_key if operation.key is None else (operation.key,)):
+            for key in by_key if operation.key is None else (operation.key,):
                 by_key[key].append(operation)
         pending = len(unanswered(operations))
         self.counts["acknowledged"] += len(operations) - pending
@@ -188,8 +203,13 @@ class Checker:
         kind = verdict(self.known[key], history, finals, observed)
         shown = "\n      ".join(repr(operation) for operation in history[-HISTORY_SHOWN:])
         allowed = ", ".join(sorted(map(repr, finals))[:4]) or "nothing explains the replies"
-        self.wrong.append((kind, f"{key!r} is {observed}; allowed: {allowed}; it was {self.known[key]}; "
-                                 f"kill {self.counts['kills']}, history:\n      {shown}"))
+        self.wrong.append(
+            (
+                kind,
+                f"{key!r} is {observed}; allowed: {allowed}; it was {self.known[key]}; "
+                f"kill {self.counts['kills']}, history:\n      {shown}",
+            )
+        )
 
     def kinds(self):
         """How often each kind of wrong was seen."""
@@ -209,8 +229,9 @@ class Checker:
         if self.wrong:
             first = "\n    ".join(f"{kind}: {text}" for kind, text in self.wrong[:5])
             raise Mismatch(f"{len(self.wrong)} wrong ({self.kinds()}), seed {self.seed}\n    {first}")
-        expect_true(self.counts["acknowledged"] >= 20 * self.counts["kills"],
-                    f"too little load to mean anything: {self.counts}")
+        expect_true(
+            self.counts["acknowledged"] >= 20 * self.counts["kills"], f"too little load to mean anything: {self.counts}"
+        )
 
 
 def same(final, observed):

@@ -1,10 +1,10 @@
 """Which states may a key be in, given what was sent, what was answered, and when.
 
-Pure logic, no I/O. A key's state is `None` (absent) or an `Entry`. `outcomes` replays the operations of one key in every
-order that agrees with the clock (an operation that was answered before another was sent comes first) and with each
-connection's own order, and keeps the orders that explain every answer seen. An operation without an answer may have
-happened or not. This is the search of Wing and Gong for one register, kept small by the short histories between two
-crashes.
+Pure logic, no I/O. A key's state is `None` (absent) or an `Entry`. `outcomes` replays the operations of one key in
+every order that agrees with the clock (an operation that was answered before another was sent comes first) and with
+each connection's own order, and keeps the orders that explain every answer seen. An operation without an answer may
+have happened or not. This is the search of Wing and Gong for one register, kept small by the short histories between
+two crashes.
 """
 
 NEVER = float("inf")
@@ -149,7 +149,7 @@ def outcomes(initial, operations):
         for index, operation in heads:
             if operation.called > first_return:
                 continue
-            after = positions[:index] + (positions[index] + 1,) + positions[index + 1:]
+            after = positions[:index] + (positions[index] + 1,) + positions[index + 1 :]
             new_state, reply = apply(operation, state)
             if agrees(operation, reply):
                 stack.append((after, new_state))

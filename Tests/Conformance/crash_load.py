@@ -1,8 +1,8 @@
 """The load of the crash checker: several connections that write, read and record what they asked and were told.
 
-Each worker is a thread with one connection and a random generator of its own. It sends small pipelined batches and notes
-for each operation when it was sent and when and how it was answered. When the server goes away, what has no complete
-reply stays unanswered. Workers share nothing but the version counter and the table of known cas uniques.
+Each worker is a thread with one connection and a random generator of its own. It sends small pipelined batches and
+notes for each operation when it was sent and when and how it was answered. When the server goes away, what has no
+complete reply stays unanswered. Workers share nothing but the version counter and the table of known cas uniques.
 """
 
 import itertools
