@@ -18,7 +18,7 @@ FORMAT = b"CLIENT_ERROR bad command line format"
 EXPTIME = b"CLIENT_ERROR invalid exptime argument"
 DELTA = b"CLIENT_ERROR invalid numeric delta argument"
 CHUNK = b"CLIENT_ERROR bad data chunk"
-NOT_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value"
+HTTP = b"CLIENT_ERROR HTTP is not spoken here\r\n"
 STORAGE = (b"set", b"add", b"replace", b"append", b"prepend", b"cas")
 HOSTILE = (
     b"-1",
@@ -173,7 +173,8 @@ def word_counts(server, _):
             lines = talk(server, request)
             wanted = wanted_for(verb, count)
             if wanted == "many":
-                expect_true(all(known_line(line) for line in lines), f"answer to {request!r}: {lines[:3]}")
+                known = verb == b"help" or all(known_line(line) for line in lines)
+                expect_true(known, f"answer to {request!r}: {lines[:3]}")
                 continue
             if server.dialect != "ours":
                 expect_true(all(known_line(line) for line in lines), f"answer to {request!r}: {lines[:3]}")
@@ -377,6 +378,6 @@ def http(server, _):
                 except (OSError, Closed):
                     pass
                 rest = connection.rest()
-                expect(rest, b"ERROR\r\n", f"answer to {verb.decode()} over HTTP, then the end")
+                expect(rest, HTTP, f"answer to {verb.decode()} over HTTP, then the end")
     with server.connect() as connection:
         expect(connection.get(b"evil"), None, "what the body of an HTTP request set")

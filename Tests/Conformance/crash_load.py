@@ -21,7 +21,7 @@ LARGE_LENGTHS = (20 * 1024 - 1, 20 * 1024, 20 * 1024 + 1, 30_000, 65_536, 200_00
 class Keys:
     """The keys of a run: some belong to one worker, some are written by all of them."""
 
-    def __init__(self, workers, small=24, large=3, counters=2, shared=6):
+    def __init__(self, workers, small=24, large=6, counters=2, shared=6):
         self.kind = {}
         self.owned = [[] for _ in range(workers)]
         for worker in range(workers):

@@ -114,6 +114,9 @@ def run(context):
     with report.case("a flush_all is final for entries on disk"):
         with context.daemon() as server:
             flush_on_disk(server)
+    with report.case("an entry ended by touch or gat stays ended while its old deadline is still on disk"):
+        with context.daemon() as server:
+            ended_by_touch(server)
     with report.case("many clients ask for the same entries on disk at once"):
         with context.daemon() as server:
             stampede(server)
@@ -243,6 +246,24 @@ def flush_on_disk(server):
     restart(server, True)
     with server.connect() as connection:
         expect(sorted(connection.many(keys)), [keys[5]], "keys found after a restart")
+
+
+def ended_by_touch(server, count=1000):
+    """Asks several times right after the end: memory may have let go of the entry before the disk heard of it."""
+    keys = [b"key-%d" % number for number in range(count)]
+    with server.connect() as connection:
+        for verb in (b"touch %s -1\r\n", b"gat -1 %s\r\n", b"touch %s 2592001\r\n"):
+            for key in keys:
+                connection.set(key, key)
+            for number, key in enumerate(keys):
+                line = verb % key
+                connection.send(line + b"get %s\r\n" % key * 3)
+                if verb.startswith(b"touch"):
+                    expect(connection.line(), b"TOUCHED", f"reply to {line!r}")
+                else:
+                    expect(len(connection.values()), 1, f"values answered to {line!r}")
+                for ask in range(3):
+                    expect(len(connection.values()), 0, f"values at get {ask + 1} after {line!r} (key {number})")
 
 
 def stampede(server):
