@@ -123,8 +123,11 @@ def agrees(operation, reply):
     return seen == reply
 
 
-def outcomes(initial, operations):
-    """All states the key may be in after `operations` (all of one key); empty when no order explains the replies."""
+def outcomes(initial, operations, may_vanish=False):
+    """All states the key may be in after `operations` (all of one key); empty when no order explains the replies.
+
+    With `may_vanish` the entry may be dropped for room at any moment, as when the disk limit is small.
+    """
     by_worker = {}
     for operation in operations:
         by_worker.setdefault(operation.worker, []).append(operation)
@@ -141,6 +144,8 @@ def outcomes(initial, operations):
         if len(seen) > SEARCH_LIMIT:
             raise TooMany
         positions, state = node
+        if may_vanish and state:
+            stack.append((positions, None))
         if positions == ends:
             finals.add(state)
             continue
