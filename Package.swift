@@ -18,7 +18,9 @@ let relaxed: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
 ]
 
-/// One module of ours. `dependencies` is the layer rule; Tests/HouseTests/LayerTests.swift holds the imports to it.
+/// One module of ours.
+///
+/// `dependencies` is the layer rule; Tests/HouseTests/LayerRules.swift holds the imports to it.
 func layer(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: strict)
 }
@@ -45,6 +47,9 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
+        // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
+        .systemLibrary(name: "CGetopt"),
+        .systemLibrary(name: "CEpoll"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -52,7 +57,7 @@ let package = Package(
         layer("SQLite", ["CSQLite"]),
         layer("Libevent", ["CLibevent", "Primitives"]),
         layer("ConfigFile", ["CInih"]),
-        layer("Arguments"),
+        layer("Arguments", ["CGetopt", "Primitives"]),
 
         // The product.
         layer("Protocol", ["Primitives"]),
@@ -60,9 +65,10 @@ let package = Package(
         layer("CacheClient", ["Primitives"]),
         program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
-        program("CacheBench", ["CacheClient", "Arguments", "Primitives"]),
+        program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         .executableTarget(
-            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache", swiftSettings: strict),
+            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache",
+            swiftSettings: strict),
 
         // Tests.
         .target(
@@ -73,7 +79,7 @@ let package = Package(
         tests("LibeventTests", ["Libevent", "Primitives"]),
         tests("CacheEngineTests", ["CacheEngine", "SQLite", "Hashing", "Primitives"]),
         tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
-        tests("CacheClientTests", ["CacheClient", "Primitives"]),
+        tests("CacheClientTests", ["CacheClient", "CacheStats", "CacheBench", "Arguments", "Primitives"]),
         tests("HouseTests", []),
     ]
 )

@@ -1,1 +1,70 @@
-print("placeholder")
+// cache-bench: loads a memcached-compatible server, measures it, and checks every value that comes back.
+//
+// Reads the command line, runs, reports. Everything else has its own file. Exit codes are those of sysexits.h where one
+// fits.
+
+import Arguments
+import CacheClient
+import Glibc
+import Primitives
+
+exit(runBench(Array(CommandLine.arguments.dropFirst())))
+
+/// Does what the arguments say and returns the exit code.
+func runBench(_ arguments: [String]) -> Int32 {
+    do throws(BenchUsageError) {
+        switch try BenchRequest(arguments: arguments) {
+        case .help:
+            StandardStream.output.write(benchOptions.helpText)
+            return 0
+        case .version:
+            StandardStream.output.write("cache-bench \(productVersion)\n")
+            return 0
+        case .run(let settings):
+            return runBench(settings)
+        }
+    } catch {
+        StandardStream.error.write("cache-bench: \(error)\nTry 'cache-bench --help'.\n")
+        return EX_USAGE
+    }
+}
+
+/// Runs and reports.
+func runBench(_ settings: BenchSettings) -> Int32 {
+    raiseDescriptorLimit()
+    let showsProgress = StandardStream.error.isTerminal && !settings.quiet
+    let report = { (line: String) in
+        // Back to the line's beginning, and erase what a longer line has left.
+        if showsProgress { StandardStream.error.write("\r\(line)\u{1B}[K") }
+    }
+    do throws(ClientError) {
+        let version = try Connection(to: settings.address).version()
+        let run = BenchRun(settings, run: runNumber())
+        let warm = settings.warm ? try run.warm(report: report) : nil
+        let load = try run.load(report: report)
+        if showsProgress { StandardStream.error.write("\r\u{1B}[K") }
+        let result = BenchReport(settings: settings, serverVersion: version, warm: warm, load: load)
+        StandardStream.output.write(settings.json ? result.json + "\n" : result.text)
+        if result.wrong > 0 { return EXIT_FAILURE }
+        return result.isUnavailable ? EX_UNAVAILABLE : EXIT_SUCCESS
+    } catch {
+        StandardStream.error.write("cache-bench: \(error)\n")
+        return EX_UNAVAILABLE
+    }
+}
+
+/// A number that hardly any other run has; it marks values, and plays no part in the load.
+private func runNumber() -> UInt32 {
+    let time = UInt64(bitPattern: SystemClock().wall().milliseconds)
+    return UInt32(truncatingIfNeeded: mixed(time << 20 ^ UInt64(getpid())))
+}
+
+/// Allows as many connections as the system does; see getrlimit(2).
+///
+/// A refusal shows up when connecting.
+private func raiseDescriptorLimit() {
+    var limit = rlimit()
+    guard unsafe getrlimit(Int32(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+    limit.rlim_cur = limit.rlim_max
+    _ = unsafe setrlimit(Int32(RLIMIT_NOFILE.rawValue), &limit)
+}

@@ -1,1 +1,3 @@
-print("placeholder")
+// cache-daemon: reads the options, builds the server, runs it.
+
+Program.run()

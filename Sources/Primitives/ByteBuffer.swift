@@ -5,7 +5,9 @@
 
 import Glibc
 
-/// A byte queue with one owner. Not thread-safe.
+/// A byte queue with one owner.
+///
+/// Not thread-safe.
 @safe
 public struct ByteBuffer: ~Copyable {
     // SAFETY: `base` is owned: allocated in `reserve`, freed in `release` and `deinit`; `start <= end <= capacity`
@@ -29,7 +31,9 @@ public struct ByteBuffer: ~Copyable {
     /// Bytes of memory held.
     public var allocatedBytes: Int { capacity }
 
-    /// The readable bytes. Valid until the next mutation.
+    /// The readable bytes.
+    ///
+    /// Valid until the next mutation.
     @inlinable
     public var readable: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: base.map { unsafe UnsafeRawPointer($0 + start) }, count: count)
@@ -43,8 +47,9 @@ public struct ByteBuffer: ~Copyable {
         return unsafe body(Span(_unsafeElements: bytes))
     }
 
-    /// Makes room for `additional` bytes and returns that free room, at least so large. Call `commit` with what was
-    /// written.
+    /// Makes room for `additional` bytes and returns that free room, at least so large.
+    ///
+    /// Call `commit` with what was written.
     @inlinable
     public mutating func reserve(_ additional: Int) -> UnsafeMutableRawBufferPointer {
         if capacity &- end < additional { grow(additional) }
@@ -90,7 +95,9 @@ public struct ByteBuffer: ~Copyable {
         unsafe append(UnsafeRawBufferPointer(start: literal.utf8Start, count: literal.utf8CodeUnitCount))
     }
 
-    /// Appends a string's UTF-8. Not for the request path.
+    /// Appends a string's UTF-8.
+    ///
+    /// Not for the request path.
     public mutating func append(_ string: String) {
         var string = string
         string.withUTF8 { unsafe append(UnsafeRawBufferPointer($0)) }

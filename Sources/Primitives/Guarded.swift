@@ -11,7 +11,9 @@
     public import Synchronization
 #endif
 
-/// The lock order. A thread may take a lock only if its rank is above those of all locks that it holds.
+/// The lock order.
+///
+/// A thread may take a lock only if its rank is above those of all locks that it holds.
 public enum LockRank: Int, Sendable {
     /// Wiring of a daemon or of a cache: start, stop, reload.
     case lifecycle = 10
@@ -29,44 +31,70 @@ public enum LockRank: Int, Sendable {
 
 /// A value that can be reached only while holding its lock.
 ///
-/// Not recursive, not fair. Holders must be short and must not do I/O, except where the lock's owner says so.
+/// Not recursive, not fair: a short spin, then a futex. Holders must be short and must not do I/O, except where the
+/// lock's owner says so.
 public final class Guarded<Value: ~Copyable>: Sendable {
     #if TSAN
-        @usableFromInline let lock: PthreadMutex
-        // SAFETY: only reached between lock() and unlock() of `lock`.
-        @usableFromInline nonisolated(unsafe) var value: Value
+        @usableFromInline let lock = PthreadMutex()
     #else
-        @usableFromInline let mutex: Mutex<Value>
+        // `Mutex<Value>.withLock` demands that whatever goes in or out is `sending`, which pointers into the guarded
+        // state cannot be. The lock without a value is part of the same API for such uses.
+        @usableFromInline let mutex = Mutex(())
     #endif
+    // SAFETY: reached only between `acquire` and `release`.
+    @usableFromInline nonisolated(unsafe) var value: Value
     @usableFromInline let rank: LockRank
 
     /// Makes a lock of the given rank round `value`.
     public init(_ value: consuming sending Value, rank: LockRank) {
         self.rank = rank
-        #if TSAN
-            self.lock = PthreadMutex()
-            unsafe self.value = value
-        #else
-            self.mutex = Mutex(value)
-        #endif
+        unsafe self.value = value
     }
 
     /// Runs `body` with the value, holding the lock.
     @inlinable
     @inline(__always)
     public func withLock<Result: ~Copyable, Failure: Error>(
-        _ body: (inout sending Value) throws(Failure) -> sending Result
-    ) throws(Failure) -> sending Result {
+        _ body: (inout Value) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
         #if DEBUG
             HeldRanks.push(rank)
             defer { HeldRanks.pop(rank) }
         #endif
+        acquire()
+        defer { release() }
+        return try unsafe body(&value)
+    }
+
+    /// Like `withLock`, for code that takes all locks of one rank in a fixed order, such as the shards by index.
+    ///
+    /// Only the first of them is checked against the lock order; the caller keeps the order among the rest.
+    public func withLockInIndexOrder<Result: ~Copyable>(
+        isFirst: Bool, _ body: (inout Value) -> Result
+    ) -> Result {
+        if isFirst { return withLock(body) }
+        acquire()
+        defer { release() }
+        return unsafe body(&value)
+    }
+
+    @inlinable
+    @inline(__always)
+    func acquire() {
         #if TSAN
             lock.lock()
-            defer { lock.unlock() }
-            return try unsafe body(&value)
         #else
-            return try mutex.withLock(body)
+            mutex._unsafeLock()
+        #endif
+    }
+
+    @inlinable
+    @inline(__always)
+    func release() {
+        #if TSAN
+            lock.unlock()
+        #else
+            mutex._unsafeUnlock()
         #endif
     }
 }

@@ -3,7 +3,9 @@
 #if DEBUG
     import Glibc
 
-    /// Ranks held by the current thread, as a bit set in a pthread key. Debug builds only.
+    /// Ranks held by the current thread, as a bit set in a pthread key.
+    ///
+    /// Debug builds only.
     @usableFromInline
     enum HeldRanks {
         private static let key: pthread_key_t = {
@@ -23,7 +25,8 @@
         static func push(_ rank: LockRank) {
             let bit = UInt(1) << UInt(rank.rawValue)
             let atOrAbove = held & ~(bit &- 1)
-            precondition(atOrAbove == 0, "lock order: taking \(rank) while holding rank bits \(String(atOrAbove, radix: 2))")
+            precondition(
+                atOrAbove == 0, "lock order: taking \(rank) while holding rank bits \(String(atOrAbove, radix: 2))")
             held |= bit
         }
 

@@ -50,7 +50,9 @@ public final class Monitor<Value: ~Copyable>: Sendable {
     }
 
     /// Waits until `body` returns a value, asking after each `update`, or until `milliseconds` have passed (nil: for
-    /// ever). Returns nil on timeout.
+    /// ever).
+    ///
+    /// Returns nil on timeout.
     public func wait<Result: ~Copyable>(
         milliseconds: Int64? = nil, until body: (inout Value) -> Result?
     ) -> Result? {

@@ -2,7 +2,9 @@
 
 import Glibc
 
-/// Owns one `pthread_mutex_t`. Use `Guarded` instead, wherever nothing waits on a condition.
+/// Owns one `pthread_mutex_t`.
+///
+/// Use `Guarded` instead, wherever nothing waits on a condition.
 @safe
 public final class PthreadMutex: Sendable {
     // SAFETY: allocated once here and freed in deinit; pthread functions are themselves thread-safe.

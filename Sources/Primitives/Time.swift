@@ -6,7 +6,7 @@
 
 import Glibc
 
-/// A point on the boot clock, in milliseconds. Meaningless in another boot.
+/// A point on the boot clock, in milliseconds; meaningless in another boot.
 public struct Instant: Comparable, Hashable, Sendable {
     /// Milliseconds since boot.
     public var milliseconds: Int64
@@ -51,7 +51,7 @@ public struct WallTime: Comparable, Hashable, Sendable {
     public var seconds: Int64 { milliseconds / 1000 }
 }
 
-/// Where time comes from. The system's clocks in production, a hand-moved one in tests.
+/// Where time comes from: the system's clocks in production, a hand-moved one in tests.
 public protocol TimeSource: Sendable {
     /// Now, on the boot clock.
     func now() -> Instant
@@ -59,7 +59,7 @@ public protocol TimeSource: Sendable {
     func wall() -> WallTime
 }
 
-/// The kernel's clocks. See clock_gettime(2).
+/// The kernel's clocks; see clock_gettime(2).
 public struct SystemClock: TimeSource {
     /// Makes the system's time source.
     public init() {}
@@ -72,6 +72,7 @@ public struct SystemClock: TimeSource {
 
     private static func read(_ clock: clockid_t) -> Int64 {
         var time = timespec()
+        // SAFETY: the kernel fills `time`, which lives until the call returns.
         let result = unsafe clock_gettime(clock, &time)
         invariant(result == 0, "clock_gettime: errno \(errno)")
         return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000

@@ -1,0 +1,55 @@
+# Every target of daily work. Plain make; the rules are short, the work is in Scripts/.
+
+ifndef SWIFT
+SWIFT := $(or $(shell Scripts/find-swift),false)
+endif
+PREFIX ?= /usr/local
+DESTDIR ?=
+ARGS ?=
+# The Swift runtime is linked in, so that the programs run on machines without Swift.
+RELEASE = -c release --static-swift-stdlib
+PROGRAMS = cache-daemon cache-stats cache-bench
+BUILT = .build/release
+
+export SWIFT
+
+.PHONY: run build test bench lint format install clean help
+.DEFAULT_GOAL := help
+
+run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
+	Scripts/install-dependencies build
+	$(SWIFT) build $(RELEASE) --product cache-daemon
+	exec $(BUILT)/cache-daemon $(ARGS)
+
+build: ## compile the three programs in release mode into .build/release
+	Scripts/install-dependencies build
+	for program in $(PROGRAMS); do $(SWIFT) build $(RELEASE) --product $$program || exit 1; done
+
+test: ## run every test, installing what they need; ends with their count
+	Scripts/install-dependencies test
+	Scripts/run-tests $(ARGS)
+
+bench: build ## measure against memcached on this machine; options in ARGS, as in make bench ARGS=--short
+	Scripts/install-dependencies test
+	Benchmarks/bench $(ARGS)
+
+lint: ## check layout, doc comments and script syntax
+	Scripts/lint
+
+format: ## lay out all Swift sources
+	$(SWIFT) format --in-place --recursive --parallel Package.swift Sources Tests Examples
+
+install: build ## install programs, sample configuration and service unit below PREFIX (default /usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -d $(DESTDIR)$(PREFIX)/share/doc/cache-daemon
+	for program in $(PROGRAMS); do install -m 755 -s $(BUILT)/$$program $(DESTDIR)$(PREFIX)/bin/ || exit 1; done
+	install -m 644 config/cache-daemon.conf README.md CHANGELOG.md LICENSE docs/OPERATIONS.md \
+		$(DESTDIR)$(PREFIX)/share/doc/cache-daemon/
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/cache-daemon.service \
+		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
+
+clean: ## delete everything that was built
+	rm -rf .build
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

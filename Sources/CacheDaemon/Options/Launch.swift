@@ -1,0 +1,140 @@
+// From arguments and environment to what the program does next: serve, print something, or refuse.
+//
+// Nothing is opened but the configuration file. main.swift carries the result out; a reload reads the same arguments
+// again.
+
+import Arguments
+import ConfigFile
+import Glibc
+
+/// What a command line asks for.
+enum Launch: Equatable, Sendable {
+    /// Serve with these settings.
+    case serve(Settings)
+    /// Print this on standard output and exit with 0.
+    case show(String)
+    /// Print these lines on standard error and exit with `Launch.refusalStatus`.
+    case refuse([String])
+
+    /// EX_CONFIG of sysexits.h.
+    static let refusalStatus: Int32 = 78
+
+    /// What a flag stands for.
+    private enum Tag: Sendable {
+        case setting(OptionSpec)
+        case config, checkConfig, printConfig, verbose, udpPort, daemonize, version, help
+    }
+
+    /// Reads `arguments`, which do not begin with the program's name.
+    ///
+    /// - Parameters:
+    ///   - environment: for the default directory.
+    ///   - coreCount: for the default number of threads.
+    static func read(_ arguments: [String], environment: [String: String], coreCount: Int) -> Launch {
+        let parsed: ParsedArguments<Tag>
+        do {
+            parsed = try commandLine(coreCount: coreCount).parse(arguments)
+        } catch {
+            return .refuse(["\(error)", "try --help"])
+        }
+        if let operand = parsed.operands.first { return .refuse(["unexpected argument '\(operand)'", "try --help"]) }
+        var configPath: String?
+        var wantsCheck = false
+        var wantsText = false
+        for occurrence in parsed.occurrences {
+            switch occurrence.option.tag {
+            case .help: return .show(commandLine(coreCount: coreCount).helpText)
+            case .version: return .show(ProductVersion.line + "\n")
+            case .config: configPath = occurrence.value
+            case .checkConfig: wantsCheck = true
+            case .printConfig: wantsText = true
+            default: break
+            }
+        }
+        var draft = SettingsDraft(defaults: defaults(coreCount: coreCount))
+        if let configPath {
+            do {
+                draft.apply(try ConfigEntries.read(path: configPath), path: configPath)
+            } catch {
+                return .refuse(["\(error)"])
+            }
+        }
+        apply(parsed.occurrences, to: &draft)
+        guard let settings = draft.finish(environment: environment) else {
+            return .refuse(draft.problems.map(\.description))
+        }
+        if wantsText {
+            return .show(ConfigText.make(settings, given: Set(draft.origins.keys), coreCount: coreCount))
+        }
+        return wantsCheck ? .show("configuration is valid\n") : .serve(settings)
+    }
+
+    /// The settings of a command line without options, but for the directory.
+    static func defaults(coreCount: Int) -> Settings {
+        var settings = Settings()
+        settings.threads = min(max(coreCount, 1), 256)
+        return settings
+    }
+
+    private static func apply(
+        _ occurrences: [ParsedArguments<Tag>.Occurrence], to draft: inout SettingsDraft
+    ) {
+        var verbosity = 0
+        for occurrence in occurrences {
+            switch occurrence.option.tag {
+            case .setting(let spec):
+                draft.apply(spec, flag: occurrence.value, asTyped: occurrence.option.name)
+            case .verbose:
+                verbosity += 1
+                guard let level = OptionSpec.table.first(where: { $0.name == "log.level" }) else { continue }
+                draft.apply(level, flag: (verbosity == 1 ? LogLevel.info : .debug).rawValue, asTyped: "-v")
+            case .udpPort:
+                if occurrence.value != "0" { draft.note(OptionProblem(.flag("-U"), "UDP is not offered; only 0")) }
+            case .daemonize:
+                let hint = "the daemon stays in the foreground; let systemd, or a shell's &, put it in the background"
+                draft.note(OptionProblem(.flag("-d"), hint))
+            case .config, .checkConfig, .printConfig, .version, .help: break
+            }
+        }
+    }
+
+    // MARK: The command line
+
+    private static func commandLine(coreCount: Int) -> OptionTable<Tag> {
+        let defaults = defaults(coreCount: coreCount)
+        let general: [Option<Tag>] = [
+            Option(.config, long: "config", value: "FILE", help: "Read this configuration file; flags beat it."),
+            Option(.checkConfig, long: "check-config", help: "Check configuration and flags, open nothing, exit."),
+            Option(
+                .printConfig, long: "print-config", help: "Print the configuration, all explained, and exit."),
+            Option(.version, long: "version", short: "V", help: "Print name and version and exit."),
+            Option(.help, long: "help", short: "h", help: "Print this and exit."),
+        ]
+        var groups = OptionSpec.Group.allCases.map { group in
+            OptionGroup(group.rawValue, OptionSpec.table.filter { $0.group == group }.map { option(for: $0, defaults) })
+        }
+        groups.append(OptionGroup("Verbosity", [Option(.verbose, short: "v", help: "Log more; twice, every command.")]))
+        groups.append(OptionGroup("General", general))
+        groups.append(
+            OptionGroup(
+                "For scripts written for memcached",
+                [
+                    Option(.udpPort, short: "U", value: "0", help: "UDP port; only 0, there is no UDP."),
+                    Option(.daemonize, short: "d", help: "Refused: the daemon stays in the foreground."),
+                ]))
+        return OptionTable(
+            program: "cache-daemon", usage: "[OPTION]...",
+            summary: "Serves the memcached text protocol from memory and disk.", groups: groups,
+            footer: """
+                Sizes take B, KiB, MiB, GiB, TiB; times ms, s, m, h, d. Every option but those of
+                "General" can stand in the configuration file; see --print-config.
+                Exit codes: 0 stopped, 75 directory in use, 78 wrong configuration or usage.
+                """)
+    }
+
+    private static func option(for spec: OptionSpec, _ defaults: Settings) -> Option<Tag> {
+        let text = spec.form.valueName == nil ? spec.help : "\(spec.help) [\(spec.defaultText(defaults))]"
+        return Option(
+            .setting(spec), long: spec.flag, short: spec.short, value: spec.form.valueName, help: text)
+    }
+}

@@ -1,0 +1,64 @@
+// The form of `listen`: HOST, HOST:PORT, [IPV6]:PORT, and comma-separated lists of them, as memcached's -l takes them.
+
+/// An address as written: its port may still be the common one.
+struct WrittenAddress: Equatable, Sendable {
+    let host: String
+    let port: Int?
+
+    /// The host with the common port.
+    init(host: String) {
+        self.host = host
+        port = nil
+    }
+
+    /// Reads one address.
+    init(parsing text: String) throws(ValueProblem) {
+        let host: Substring
+        var port: Substring?
+        if text.hasPrefix("[") {
+            guard let close = text.firstIndex(of: "]") else { throw ValueProblem("'\(text)' lacks a ]") }
+            host = text[text.index(after: text.startIndex)..<close]
+            let rest = text[text.index(after: close)...]
+            if rest.hasPrefix(":") {
+                port = rest.dropFirst()
+            } else if !rest.isEmpty {
+                throw ValueProblem("'\(text)': after ] only :PORT may stand")
+            }
+        } else if text.count(where: { $0 == ":" }) == 1, let colon = text.firstIndex(of: ":") {
+            host = text[..<colon]
+            port = text[text.index(after: colon)...]
+        } else {
+            // No colon, or the colons of a bare IPv6 address.
+            host = text[...]
+        }
+        if host.isEmpty { throw ValueProblem("'\(text)' names no host") }
+        if host.utf8.count > 255 { throw ValueProblem("host name longer than 255 bytes") }
+        if host.contains(where: { $0.isWhitespace || $0 == "/" }) { throw ValueProblem("'\(host)' is not a host") }
+        self.host = String(host)
+        guard let port else {
+            self.port = nil
+            return
+        }
+        guard port.utf8.allSatisfy({ (48...57).contains($0) }), let number = Int(port), number <= 65_535 else {
+            throw ValueProblem("'\(port)' is not a port from 0 to 65535")
+        }
+        self.port = number
+    }
+}
+
+extension OptionForm {
+    /// Addresses to listen on.
+    static var addresses: OptionForm {
+        OptionForm(
+            valueName: "HOST[:PORT]",
+            range: "HOST, HOST:PORT or [IPV6]:PORT; several with commas or on lines of their own",
+            read: { text, draft throws(ValueProblem) in
+                var addresses: [WrittenAddress] = []
+                for part in text.split(separator: ",", omittingEmptySubsequences: false) {
+                    let part = part.drop { $0 == " " }
+                    addresses.append(try WrittenAddress(parsing: String(part)))
+                }
+                draft.listen += addresses
+            }, show: { $0.listen.map(\.description) }, copy: { $1.listen = $0.listen }, isList: true)
+    }
+}

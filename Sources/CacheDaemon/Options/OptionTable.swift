@@ -1,0 +1,139 @@
+// The one option table. Flags, configuration file, --help, config/cache-daemon.conf and docs/OPERATIONS.md follow it;
+// tests hold them together. Sections are contiguous, because the sample configuration is printed in this order.
+
+import Primitives
+
+extension OptionSpec {
+    /// Every option, in the order of the sample configuration.
+    static let table: [OptionSpec] = network + memory + disk + life + log
+
+    private static let year = TimeSpan.seconds(365 * 86_400)
+    private static let anySpan = TimeSpan.seconds(1)...TimeSpan.seconds(100 * 365 * 86_400)
+    private static let entryCounts = 1...1_000_000_000_000
+
+    private static let network: [OptionSpec] = [
+        .option(
+            "listen", flag: "listen", short: "l", .network, .addresses,
+            "Address to listen on; may be given several times.",
+            "Without a port, `port` is meant; port 0 is any free one. With `unix` and no `listen`, TCP is off."
+        ),
+        .option(
+            "port", flag: "port", short: "p", .network, .count(\.port, 0...65_535),
+            "Port of listen addresses that name none.", "0 turns TCP off, as in memcached; then `unix` must be set."),
+        .option(
+            "unix", flag: "unix", short: "s", .network,
+            .optionalText(\.unixPath, valueName: "PATH", range: "a path of at most 107 bytes", bytesMax: 107),
+            absence: "no Unix socket", sample: "/run/cache-daemon/socket", "Unix socket to listen on."),
+        .option(
+            "unix_mode", flag: "unix-mode", short: "a", .network, .permissions(\.unixMode),
+            "Permission bits of the Unix socket."),
+        .option(
+            "threads", flag: "threads", short: "t", .network, .count(\.threads, 1...256), absence: "one per core",
+            sample: "4", "Worker threads.", "Each serves its share of the connections."),
+        .option(
+            "max_connections", flag: "max-connections", short: "c", .network, .count(\.connectionsMax, 1...1_000_000),
+            reloads: true, "Client connections served at a time.",
+            "More are told `SERVER_ERROR too many connections` and closed."),
+        .option(
+            "idle_timeout", flag: "idle-timeout", .network, .optionalSpan(\.idleTimeout, anySpan), reloads: true,
+            absence: "never", sample: "10m", "Close connections that were silent for so long."),
+        .option(
+            "max_entry", flag: "max-entry", short: "I", .network, .size(\.entryBytesMax, 1024...1 << 30),
+            "Largest value that clients may store.",
+            "Plain bytes of the value. Larger ones get `SERVER_ERROR object too large for cache`."),
+        .option(
+            "shutdown_command", flag: "enable-shutdown", short: "A", .network,
+            .toggle(\.acceptsShutdownCommand, flagMeans: true), "Let clients stop the daemon with `shutdown`."),
+        .option(
+            "user", flag: "user", short: "u", .network,
+            .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
+            sample: "cache-daemon", "User to become when started as root."),
+    ]
+
+    private static let memory: [OptionSpec] = [
+        .option(
+            "memory.limit", flag: "memory", short: "m", .memory,
+            .size(\.memory.bytesMax, 1 << 20...1 << 44, bareFlagUnit: "MiB"), reloads: true,
+            "Bytes that the memory tier may hold.",
+            "Keys, values and all overhead count. On the command line a number alone is MiB, as in memcached."),
+        .option(
+            "memory.entries_max", flag: "memory-entries-max", .memory, .optionalCount(\.memory.entriesMax, entryCounts),
+            reloads: true, absence: "unlimited", sample: "1000000", "Entries that the memory tier may hold."),
+        .option(
+            "memory.idle_max", flag: "memory-idle-max", .memory, .optionalSpan(\.memory.idleMax, anySpan),
+            reloads: true, absence: "unlimited", sample: "1h",
+            "Drop entries from memory not used for so long."),
+        .option(
+            "memory.value_max", flag: "memory-value-max", .memory, .size(\.memory.valueBytesMax, 1024...1 << 30),
+            reloads: true, "Largest value kept in memory.",
+            "Larger ones live on disk only; without a disk tier they are refused. At most `memory.limit`."),
+    ]
+
+    private static let disk: [OptionSpec] = [
+        .option(
+            "disk.enabled", flag: "no-disk", .disk, .toggle(\.disk.isEnabled, flagMeans: false),
+            "Run without a disk tier.", "Without one, everything is lost on exit.",
+            inFile: "Whether there is a disk tier."),
+        .option(
+            "disk.dir", flag: "dir", .disk, .directory(\.disk.directory),
+            absence: "$CACHE_DIRECTORY, else $XDG_CACHE_HOME/cache-daemon, else ~/.cache/cache-daemon",
+            sample: "/var/cache/cache-daemon", "Directory of the disk tier.",
+            "Made if absent; must belong to the daemon's user alone."),
+        .option(
+            "disk.limit", flag: "disk", .disk, .size(\.disk.bytesMax, 16 << 20...1 << 50), reloads: true,
+            "Bytes that the directory may take.", "Allocated bytes of everything in it count, the journal included."),
+        .option(
+            "disk.entries_max", flag: "disk-entries-max", .disk, .optionalCount(\.disk.entriesMax, entryCounts),
+            reloads: true, absence: "unlimited", sample: "10000000", "Entries that the disk tier may hold."),
+        .option(
+            "disk.idle_max", flag: "disk-idle-max", .disk, .optionalSpan(\.disk.idleMax, anySpan), reloads: true,
+            absence: "unlimited", sample: "30d", "Delete entries from disk not used for so long."),
+        .option(
+            "disk.min_free", flag: "disk-min-free", .disk, .optionalSize(\.disk.freeBytesMin, 1 << 20...1 << 50),
+            reloads: true, absence: "none", sample: "1GiB", "Bytes to keep free on the disk tier's file system.",
+            "Below it, entries are evicted as if the disk limit were reached."),
+        .option(
+            "disk.inline_max", flag: "disk-inline-max", .disk, .size(\.disk.inlineBytesMax, 0...1 << 20),
+            "Largest value kept inside the index.", "Larger ones are files of their own."),
+        .option(
+            "disk.durability", flag: "durability", .disk, .choice(\.disk.durability, valueName: "LEVEL"),
+            "What acknowledged changes survive: none, process or always.",
+            """
+            none: a clean stop only, otherwise the disk tier starts empty. process: the end of the process, however \
+            sudden. always: loss of power too; every reply waits for the disk.
+            """),
+        .option(
+            "disk.after_power_loss", flag: "disk-after-power-loss", .disk,
+            .choice(\.disk.afterPowerLoss, valueName: "ACTION"),
+            "Disk tier after an unclean reboot: discard or keep.",
+            "keep may bring back old values and deleted entries. With durability always it is kept and correct."),
+        .option(
+            "disk.journal", flag: "disk-journal", .disk, .size(\.disk.journalBytes, 1 << 20...1 << 34),
+            "Size of the journal file.",
+            "Changes wait there for the index. At most half of `disk.limit`; if not set, at most a quarter."
+        ),
+        .option(
+            "disk.readers", flag: "disk-readers", .disk, .count(\.disk.readers, 1...64),
+            "Threads that read from disk."),
+        .option(
+            "disk.trim_interval", flag: "disk-trim-interval", .disk,
+            .span(\.disk.trimInterval, TimeSpan(milliseconds: 100)...TimeSpan.seconds(86_400)), reloads: true,
+            "Time between two background trims.", "Limits hold at every write; trims only make room ahead."),
+    ]
+
+    private static let life: [OptionSpec] = [
+        .option(
+            "ttl.default", flag: "ttl-default", .life, .optionalSpan(\.timeToLive.standard, anySpan), reloads: true,
+            absence: "unlimited", sample: "1d", "TTL of entries stored without one.", "At most `ttl.max`."),
+        .option(
+            "ttl.max", flag: "ttl-max", .life, .optionalSpan(\.timeToLive.max, anySpan), reloads: true,
+            absence: "unlimited", sample: "30d", "Cut longer TTLs to this.",
+            "Entries stored without a TTL get it too."),
+    ]
+
+    private static let log: [OptionSpec] = [
+        .option(
+            "log.level", flag: "log-level", .log, .choice(\.logLevel, valueName: "LEVEL"), reloads: true,
+            "How much to log: error, warning, notice, info or debug.", "-v is info, -vv is debug.")
+    ]
+}

@@ -1,0 +1,111 @@
+// Everything that can be set, as typed values. Flags and files are read into it by SettingsDraft.swift; the option
+// table (OptionTable.swift) ties each field to its name, range and help. Nothing here opens or checks anything outside
+// the process.
+//
+// An absent limit (`nil`) means that there is none; zero never does.
+
+import CacheEngine
+import Primitives
+
+/// What the daemon is told to do.
+///
+/// Values are in range and agree with each other once `SettingsDraft.finish` has returned them.
+struct Settings: Equatable, Sendable {
+    /// TCP addresses to listen on.
+    ///
+    /// Empty: TCP is off, and `unixPath` is set.
+    var listen: [ListenAddress] = [ListenAddress(host: "127.0.0.1", port: 11211)]
+    /// The port of `listen` addresses that name none.
+    var port = 11211
+    /// A Unix socket to listen on.
+    var unixPath: String?
+    /// Permission bits of the Unix socket.
+    var unixMode: UInt32 = 0o700
+    /// Worker threads.
+    var threads = 1
+    /// Client connections served at a time.
+    var connectionsMax = 1024
+    /// A connection that sent nothing for so long is closed.
+    var idleTimeout: TimeSpan?
+    /// Largest value that clients may store, in bytes.
+    var entryBytesMax = 64 << 20
+    /// Whether the `shutdown` command works.
+    var acceptsShutdownCommand = false
+    /// The user to become when started as root.
+    var user: String?
+
+    var memory = Memory()
+    var disk = Disk()
+    var timeToLive = TimeToLive()
+    var logLevel = LogLevel.notice
+
+    /// The memory tier.
+    struct Memory: Equatable, Sendable {
+        /// Bytes of entries with all their overhead.
+        var bytesMax = 64 << 20
+        var entriesMax: Int?
+        /// Entries not used for so long leave the tier.
+        var idleMax: TimeSpan?
+        /// Larger values stay out of the tier and live on disk only.
+        var valueBytesMax = 1 << 20
+    }
+
+    /// The disk tier.
+    struct Disk: Equatable, Sendable {
+        var isEnabled = true
+        /// The directory that holds everything.
+        ///
+        /// Empty only when the tier is disabled.
+        var directory = ""
+        /// Allocated bytes of the whole directory.
+        var bytesMax = 1 << 30
+        var entriesMax: Int?
+        /// Entries not used for so long leave the tier.
+        var idleMax: TimeSpan?
+        /// Bytes that stay free on the file system.
+        var freeBytesMin: Int?
+        /// Values up to so many bytes stand in the index, larger ones in files of their own.
+        var inlineBytesMax = 20 << 10
+        var durability = Durability.process
+        var afterPowerLoss = PowerLossPolicy.discard
+        /// Size of the journal file, in bytes.
+        var journalBytes = 64 << 20
+        /// Threads that read from disk.
+        var readers = 2
+        /// Time between two background trims.
+        var trimInterval = TimeSpan.seconds(10)
+    }
+
+    /// Limits on how long entries live.
+    struct TimeToLive: Equatable, Sendable {
+        /// The TTL of entries that clients store without one.
+        var standard: TimeSpan?
+        /// Longer TTLs, and none, are cut to this.
+        var max: TimeSpan?
+    }
+}
+
+/// A TCP address to listen on.
+///
+/// The host is a name or a numeric address, without brackets.
+struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
+    var host: String
+    /// 0 asks the kernel for any free port.
+    var port: Int
+
+    var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}
+
+/// How much is logged; each level includes the ones before it.
+enum LogLevel: String, CaseIterable, Sendable {
+    /// Something does not work.
+    case error
+    /// Something needs an operator's look.
+    case warning
+    /// Start, stop, reload, changes of the disk tier's state.
+    case notice
+    /// Connections and background work.
+    case info
+    /// Every command, with its key escaped.
+    case debug
+}

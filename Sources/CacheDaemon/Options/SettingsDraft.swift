@@ -1,0 +1,171 @@
+// Settings in the making: defaults, then the file's values, then the flags', then the rules between options.
+//
+// Every value remembers where it came from, so that a rule that two options break together can name the place.
+
+import ConfigFile
+import Primitives
+
+/// Where a value came from.
+///
+/// Later cases beat earlier ones.
+enum OptionOrigin: Equatable, Sendable, CustomStringConvertible {
+    case file(path: String, line: Int)
+    case flag(String)
+
+    var description: String {
+        switch self {
+        case .file(let path, let line): "\(path):\(line)"
+        case .flag(let name): name
+        }
+    }
+}
+
+/// One mistake in a configuration: `FILE:LINE: reason` or `--flag: reason`.
+struct OptionProblem: Error, Equatable, Sendable, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) { self.description = description }
+
+    init(_ origin: OptionOrigin, _ reason: String) { description = "\(origin): \(reason)" }
+}
+
+/// Settings that are being put together.
+struct SettingsDraft: Sendable {
+    var settings: Settings
+    /// `listen` as written so far.
+    var listen: [WrittenAddress] = []
+    /// Where each option that was given came from.
+    private(set) var origins: [String: OptionOrigin] = [:]
+    /// Everything that is wrong so far.
+    private(set) var problems: [OptionProblem] = []
+
+    init(defaults: Settings) { settings = defaults }
+
+    // MARK: Sources
+
+    /// Takes the values of a configuration file.
+    mutating func apply(_ entries: [ConfigEntry], path: String) {
+        var seen: [String: Int] = [:]
+        for entry in entries {
+            let origin = OptionOrigin.file(path: path, line: entry.line)
+            let name = entry.section.isEmpty ? entry.key : "\(entry.section).\(entry.key)"
+            guard let spec = OptionSpec.table.first(where: { $0.name == name }) else {
+                problems.append(OptionProblem(origin, Self.unknown(name, section: entry.section)))
+                continue
+            }
+            if let first = seen[name], !spec.form.isList {
+                problems.append(OptionProblem(origin, "\(name) is already set on line \(first)"))
+                continue
+            }
+            seen[name] = entry.line
+            set(spec, entry.value, origin, prefix: "\(name): ")
+        }
+    }
+
+    /// Takes one flag.
+    ///
+    /// Flags come after the file.
+    mutating func apply(_ spec: OptionSpec, flag value: String?, asTyped name: String) {
+        if spec.form.isList, case .file = origins[spec.name] { listen = [] }
+        var text = value ?? spec.form.flagText
+        if !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) }) { text += spec.form.bareFlagUnit }
+        set(spec, text, .flag(name), prefix: "")
+    }
+
+    private mutating func set(_ spec: OptionSpec, _ text: String, _ origin: OptionOrigin, prefix: String) {
+        do {
+            try spec.form.read(text, &self)
+            origins[spec.name] = origin
+        } catch {
+            problems.append(OptionProblem(origin, prefix + error.reason))
+        }
+    }
+
+    /// Notes a problem that another part of loading found.
+    mutating func note(_ problem: OptionProblem) { problems.append(problem) }
+
+    private static func unknown(_ name: String, section: String) -> String {
+        let sections = Set(OptionSpec.table.map(\.section))
+        if !sections.contains(section) { return "unknown section [\(section)]" }
+        let key = name.split(separator: ".").last.map(String.init) ?? name
+        let elsewhere = OptionSpec.table.first { $0.key == key }
+        guard let elsewhere else { return "unknown option \(name)" }
+        let place = elsewhere.section.isEmpty ? "above the first section" : "in section [\(elsewhere.section)]"
+        return "unknown option \(name); \(key) stands \(place)"
+    }
+
+    // MARK: Rules between options
+
+    /// The settings, once everything agrees; nil if anything is wrong, which is then in `problems`.
+    mutating func finish(environment: [String: String]) -> Settings? {
+        resolveListen()
+        resolveDirectory(environment)
+        resolveSizes()
+        if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
+            blame(["ttl.default", "ttl.max"], "ttl.default (\(standard)) exceeds ttl.max (\(max))")
+        }
+        return problems.isEmpty ? settings : nil
+    }
+
+    private mutating func resolveListen() {
+        if origins["listen"] == nil, settings.port == 0 || (settings.unixPath != nil && origins["port"] == nil) {
+            settings.listen = []
+        } else {
+            if settings.port == 0, listen.contains(where: { $0.port == nil }) {
+                blame(["listen", "port"], "port is 0, so every listen address must name its own")
+            }
+            let addresses = listen.isEmpty ? settings.listen.map { WrittenAddress(host: $0.host) } : listen
+            settings.listen = addresses.map { ListenAddress(host: $0.host, port: $0.port ?? settings.port) }
+        }
+        var seen: Set<ListenAddress> = []
+        for address in settings.listen where address.port != 0 && !seen.insert(address).inserted {
+            blame(["listen"], "\(address) is listed twice")
+        }
+        if settings.listen.isEmpty, settings.unixPath == nil {
+            blame(["port"], "nothing to listen on: TCP is off and no Unix socket is set")
+        }
+    }
+
+    private mutating func resolveDirectory(_ environment: [String: String]) {
+        guard settings.disk.isEnabled, origins["disk.dir"] == nil else { return }
+        if let directory = Self.defaultDirectory(environment) {
+            settings.disk.directory = directory
+        } else {
+            problems.append(
+                OptionProblem("disk.dir: neither CACHE_DIRECTORY nor HOME is set; use --dir or --no-disk"))
+        }
+    }
+
+    /// The directory of the disk tier where none is set.
+    static func defaultDirectory(_ environment: [String: String]) -> String? {
+        // systemd gives a colon-separated list, see systemd.exec(5); the first directory is ours.
+        if let first = environment["CACHE_DIRECTORY"]?.split(separator: ":").first { return String(first) }
+        // A relative path is invalid, says the XDG base directory specification.
+        if let base = environment["XDG_CACHE_HOME"], base.hasPrefix("/") { return base + "/cache-daemon" }
+        if let home = environment["HOME"], home.hasPrefix("/") { return home + "/.cache/cache-daemon" }
+        return nil
+    }
+
+    /// Sizes that depend on each other: defaults give way, what was set is held to.
+    private mutating func resolveSizes() {
+        if settings.memory.valueBytesMax > settings.memory.bytesMax {
+            if origins["memory.value_max"] == nil {
+                settings.memory.valueBytesMax = settings.memory.bytesMax
+            } else {
+                blame(["memory.value_max", "memory.limit"], "memory.value_max exceeds memory.limit")
+            }
+        }
+        guard settings.disk.isEnabled else { return }
+        if origins["disk.journal"] == nil {
+            settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 4)
+        } else if settings.disk.journalBytes > settings.disk.bytesMax / 2 {
+            blame(["disk.journal", "disk.limit"], "disk.journal exceeds half of disk.limit")
+        }
+    }
+
+    /// Notes a problem at the place of the first of `names` that was given.
+    private mutating func blame(_ names: [String], _ reason: String) {
+        let origin = names.compactMap { origins[$0] }.first
+        problems.append(origin.map { OptionProblem($0, reason) } ?? OptionProblem(reason))
+    }
+}

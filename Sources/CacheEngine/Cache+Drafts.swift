@@ -1,0 +1,176 @@
+// Making drafts, and overcoming what stands between an operation and its execution.
+
+public import Primitives
+import Synchronization
+
+extension Cache {
+    /// Begins an entry of `valueBytes`; nil if this cache does not take values of that size (now).
+    ///
+    /// Allocates the entry's block, the only allocation of a store. `deadline` is cut to the longest TTL, and the
+    /// default TTL applied to `.never`.
+    public func makeDraft(
+        key: Span<UInt8>, valueBytes: Int, flags: UInt32, deadline: Instant, extended: Span<UInt8> = Span()
+    ) -> EntryDraft? {
+        guard valueBytes >= 0, valueBytes <= options.entryBytesMax, key.count <= Self.keyBytesMax,
+            extended.count <= Self.extendedBytesMax
+        else { return nil }
+        let hash = unsafe key.withUnsafeBytes { unsafe memory.hash($0) }
+        if valueBytes > memory.valueBytesMax {
+            guard let serving = writableDisk else { return nil }
+            return makeUpload(key, valueBytes, flags, capped(deadline), extended, hash, serving)
+        }
+        guard let block = EntryBlock.make(key: key, extended: extended, storedValueBytes: valueBytes, hash: hash)
+        else { return nil }
+        block.flags = flags
+        block.deadline = capped(deadline)
+        return EntryDraft(block, valueBytes: valueBytes, upload: nil)
+    }
+
+    /// The disk tier, while it takes writes.
+    var writableDisk: DiskTier? {
+        guard let disk, disk.isServing, !disk.isJournalClosed.load(ordering: .relaxed) else { return nil }
+        return disk
+    }
+
+    /// Longest key in bytes.
+    public static var keyBytesMax: Int { 250 }
+    /// Longest extended data in bytes.
+    public static var extendedBytesMax: Int { 4096 }
+
+    private func makeUpload(
+        _ key: Span<UInt8>, _ valueBytes: Int, _ flags: UInt32, _ deadline: Instant, _ extended: Span<UInt8>,
+        _ hash: UInt64, _ disk: DiskTier
+    ) -> EntryDraft? {
+        let bytes = MemoryLayout<FileReference>.size
+        guard let stub = EntryBlock.make(key: key, extended: extended, storedValueBytes: bytes, hash: hash) else {
+            return nil
+        }
+        let generation = generations.next()
+        stub.turnIntoStub(valueBytes: valueBytes, file: FileReference(generation: generation, sum: 0))
+        stub.flags = flags
+        stub.deadline = deadline
+        let file = DraftFile(
+            generation: generation, hash: hash, key: unsafe key.withUnsafeBufferPointer { unsafe Array($0) },
+            block: nil, disk: disk)
+        let upload = ValueUpload(file: file, valueBytes: valueBytes, disk: disk)
+        return EntryDraft(stub, valueBytes: valueBytes, upload: upload)
+    }
+
+    /// A deadline within the longest TTL; the default TTL for `.never`.
+    func capped(_ deadline: Instant) -> Instant {
+        var deadline = deadline
+        if deadline == .never, let ttl = options.defaultTTL {
+            deadline = clock.now().advanced(byMilliseconds: ttl)
+        }
+        if let longest = options.maximumTTL {
+            deadline = min(deadline, clock.now().advanced(byMilliseconds: longest))
+        }
+        return deadline
+    }
+
+    // MARK: Waiting
+
+    /// Begins to overcome what `delete`, `touch` or `arithmetic` met. `waiter` gets `.retry`, maybe at once.
+    public func overcome(_ obstacle: Obstacle, key: Span<UInt8>, waiter: Waiter) {
+        guard let disk else { return waiter.complete(.retry) }
+        switch obstacle {
+        case .entryOnDisk: startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
+        case .journalFull: disk.whenJournalHasRoom(waiter)
+        case .valueFile: invariant(false, "only stores write value files")
+        }
+    }
+
+    /// Begins to overcome what `store` met. `waiter` gets `.retry`, maybe at once.
+    public func overcome(_ obstacle: Obstacle, draft: inout EntryDraft, waiter: Waiter) {
+        guard let disk else { return waiter.complete(.retry) }
+        switch obstacle {
+        case .journalFull: disk.whenJournalHasRoom(waiter)
+        case .entryOnDisk:
+            let key = unsafe Span<UInt8>(_unsafeBytes: draft.block.key)
+            startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
+        case .valueFile:
+            if let splice = draft.splice { return disk.enqueue(.splice(splice.waking(waiter))) }
+            if case .upload(_, let upload) = draft.body { return upload.whenFinished(waiter) }
+            let block = draft.block
+            let file = DraftFile(
+                generation: generations.next(), hash: draft.hash, key: unsafe Array(block.key), block: nil, disk: disk)
+            draft.hand(to: file)
+            disk.enqueue(.writeValue(file, waiter))
+        }
+    }
+
+    /// Fetches what a retrieval could not see. `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once.
+    public func load(_ key: Span<UInt8>, waiter: Waiter) {
+        guard let disk else { return waiter.complete(.absent) }
+        startFlight(key, disk, stub: waiter) { unsafe $0.state.loads.append(waiter) }
+    }
+
+    /// Joins or starts the disk lookup of a key, unless memory knows the answer by now.
+    private func startFlight(
+        _ key: Span<UInt8>, _ disk: DiskTier, stub streamWaiter: Waiter? = nil, join: (Flight) -> Void
+    ) {
+        let now = clock.now()
+        let hash = unsafe key.withUnsafeBytes { unsafe memory.hash($0) }
+        var garbage = Garbage()
+        var started: Flight?
+        var stream: StreamRequest?
+        memory.shard(hash).withLock { shard in
+            let found = unsafe key.withUnsafeBytes {
+                unsafe presence(hash, $0, &shard, now: now, flight: nil, garbage: &garbage)
+            }
+            if case .resident(let block) = found, block.isStub, let streamWaiter {
+                stream = unsafe StreamRequest(
+                    hash: hash, key: Array(block.key), metadata: memory.metadata(ofStub: block),
+                    extended: Array(block.extended), waiter: streamWaiter)
+                shard.bump(block, now: now)
+                return
+            }
+            // Whatever memory knows by now, the waiter finds by executing its operation again.
+            guard case .unknown = found else {
+                let flight = Flight(hash: hash, key: key)
+                join(flight)
+                return started = flight
+            }
+            if let flight = shard.flights[hash], unsafe !flight.state.isAbsent { return join(flight) }
+            let flight = Flight(hash: hash, key: key)
+            shard.flights[hash] = flight
+            join(flight)
+            started = flight
+        }
+        garbage.free()
+        if let stream { return disk.enqueue(.openStream(stream)) }
+        guard let started else { return }
+        let isRegistered = memory.shard(hash).withLock { $0.flights[hash] === started }
+        if isRegistered { disk.enqueue(.lookUp(started)) } else { release(started) }
+    }
+
+    /// Tells the waiters of a flight that never took off to look again.
+    private func release(_ flight: Flight) {
+        let waiters = memory.shard(flight.hash).withLock { _ in
+            let waiters = unsafe flight.state.loads + flight.state.proofs
+            unsafe flight.state.loads = []
+            unsafe flight.state.proofs = []
+            return waiters
+        }
+        for waiter in waiters { waiter.complete(.retry) }
+    }
+
+    /// Gives a flight back, after the operation that it was proof for was executed, or given up.
+    public func finish(_ flight: Flight) {
+        memory.shard(flight.hash).withLock { shard in
+            unsafe flight.state.holders -= 1
+            if unsafe flight.state.holders <= 0, shard.flights[flight.hash] === flight {
+                shard.flights[flight.hash] = nil
+            }
+        }
+    }
+
+    /// Whether replies to mutations must wait for `commitBarrier`: durability `always`.
+    public var waitsForCommit: Bool { disk?.waitsForCommit ?? false }
+
+    /// Completes `waiter` when everything applied so far is durable: `.retry`, or `.failed` if it never will be.
+    public func commitBarrier(_ waiter: Waiter) {
+        guard let disk, disk.isServing else { return waiter.complete(.retry) }
+        disk.commitBarrier(waiter)
+    }
+}

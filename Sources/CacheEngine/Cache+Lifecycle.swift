@@ -1,0 +1,122 @@
+// Opening, flushing and closing a cache.
+
+public import Primitives
+import Synchronization
+
+extension Cache {
+    /// Opens a cache. With a disk tier, what an earlier process stored in the directory is served at once.
+    ///
+    /// - Throws: `CacheError` when the directory is in use by another process, or cannot be used. Nothing in it was
+    ///   changed then.
+    public static func open(
+        _ options: CacheOptions, clock: any TimeSource = SystemClock(),
+        onDiskState: @escaping @Sendable (DiskState, String) -> Void = { _, _ in }
+    ) throws(CacheError) -> Cache {
+        let events = EventLog()
+        guard let diskOptions = options.disk else {
+            let seed = SystemRandomNumberGenerator.seed()
+            let memory = MemoryTier(options.memory, seed: seed, clock: clock, events: events)
+            let cache = Cache(
+                options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
+                background: Background(), flushAt: .never)
+            cache.background.start(cache)
+            return cache
+        }
+        let start = try DiskStart(diskOptions)
+        let memory = MemoryTier(options.memory, seed: start.directory.hashSeed, clock: clock, events: events)
+        let disk = DiskTier(start, options: diskOptions, memory: memory, onState: onDiskState)
+        let flush = start.replay(disk.journal, into: memory)
+        disk.setFlushGeneration(flush.generation)
+        let cache = Cache(
+            options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
+            background: Background(), flushAt: flush.at.map(memory.instant) ?? .never)
+        disk.start(start)
+        cache.performDueFlush(clock.now())
+        cache.background.start(cache)
+        return cache
+    }
+
+    /// What opening the disk tier found, in words for the log; nil without a disk tier.
+    public var startReport: String? { disk?.startReport }
+
+    /// Empties both tiers at once, or at a later time.
+    ///
+    /// O(1) in the number of entries: memory is swapped out and freed in the background, rows on disk die by
+    /// generation. A new flush replaces one that is still to come.
+    public func flushAll(at: Instant? = nil, now: Instant) {
+        performDueFlush(now)
+        if let at, at > now {
+            schedule(at)
+        } else {
+            flushNow()
+        }
+    }
+
+    private func schedule(_ at: Instant) {
+        flushDue.store(at.milliseconds, ordering: .relaxed)
+        guard let disk, disk.isServing else { return }
+        var header = JournalHeader(kind: .flush)
+        header.deadline = memory.wall(at).milliseconds
+        journalFlush(header, disk)
+    }
+
+    private func flushNow() {
+        flushDue.store(.max, ordering: .relaxed)
+        var detached: [DetachedEntries] = []
+        memory.withAllShards(
+            inner: {
+                guard let disk, disk.isServing else { return }
+                let generation = generations.next()
+                disk.setFlushGeneration(generation)
+                var header = JournalHeader(kind: .flush)
+                header.generation = generation
+                journalFlush(header, disk)
+            },
+            each: { shard in
+                detached.append(shard.detachAll())
+                shard.pending.removeAll()
+                shard.flights.removeAll()
+            })
+        // The shards unwind from the last to the first.
+        background.free(detached.reversed())
+        memory.events.recordFlush()
+    }
+
+    /// A flush must not be lost: while the journal has no room, the store is marked as not to be believed.
+    private func journalFlush(_ header: JournalHeader, _ disk: DiskTier) {
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        if unsafe disk.journal.append(header, key: nothing, extended: nothing, value: nothing) == nil {
+            disk.discardStore("a flush did not fit into the journal")
+        }
+    }
+
+    /// Performs a delayed flush whose time has come.
+    @inline(__always)
+    func performDueFlush(_ now: Instant) {
+        if now.milliseconds >= flushDue.load(ordering: .relaxed) { flushDueNow() }
+    }
+
+    private func flushDueNow() {
+        let due = flushDue.load(ordering: .relaxed)
+        guard due != .max,
+            flushDue.compareExchange(expected: due, desired: .max, ordering: .relaxed).exchanged
+        else { return }
+        flushNow()
+    }
+
+    /// Brings everything acknowledged to disk, marks the store as cleanly closed and ends all threads.
+    ///
+    /// The cache must not be used afterwards. Call exactly once.
+    public func close() {
+        background.stop()
+        disk?.stop()
+    }
+}
+
+extension SystemRandomNumberGenerator {
+    /// A random hash seed.
+    static func seed() -> UInt64 {
+        var generator = SystemRandomNumberGenerator()
+        return generator.next()
+    }
+}

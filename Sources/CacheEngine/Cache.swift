@@ -1,0 +1,483 @@
+// The cache: the request path across both tiers, whole, in one file.
+//
+// Every operation is one short stay under one shard's lock:
+//
+//     find out what the key holds  ->  decide  ->  append to the journal  ->  change memory  ->  make room
+//
+// In that order, because the journal may refuse (no room), and nothing may have happened then. What an operation cannot
+// know from memory (`Presence.unknown`) or do without the disk comes back as `.unresolved`; the caller overcomes the
+// obstacle and executes the same operation again. Blocks that leave memory are freed after the lock was let go.
+//
+// The rule that keeps both tiers in step: what memory holds for a key is the newest; if memory holds nothing, the pending
+// table knows whether the journal does; only if neither knows the key is the row on disk believed.
+
+public import Primitives
+import Synchronization
+
+/// A two-tier cache: memory with LRU eviction over an optional, persistent disk tier. Thread-safe.
+///
+/// The operations in this file never block on the disk, for event loops. Programs that may block, or that are
+/// asynchronous, use those of `API/`.
+public final class Cache: Sendable {
+    /// What the cache was made with.
+    public let options: CacheOptions
+    /// The cache's clock: read it once per turn and pass the time to the operations of that turn.
+    public let clock: any TimeSource
+    let memory: MemoryTier
+    let disk: DiskTier?
+    let generations: Generations
+    let background: Background
+    /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
+    let flushDue: Atomic<Int64>
+
+    // MARK: What a key holds
+
+    /// What is known about a key under its shard's lock.
+    enum Presence {
+        case resident(EntryBlock)
+        case absent
+        case unknown
+    }
+
+    @inline(__always)
+    func presence(
+        _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard, now: Instant, flight: Flight?,
+        garbage: inout Garbage
+    ) -> Presence {
+        if let block = unsafe shard.table.find(hash, key) {
+            if block.deadline > now { return .resident(block) }
+            shard.expire(block, garbage: &garbage, log: memory.events)
+            return .absent
+        }
+        guard let disk, disk.isServing else { return .absent }
+        if let write = shard.pending.find(hash) {
+            return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
+        }
+        if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
+        return .unknown
+    }
+
+    /// What the key's write in the journal says, the entry having left memory before it reached the index.
+    private func restore(
+        _ write: PendingWrite, _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard, _ disk: DiskTier,
+        now: Instant, garbage: inout Garbage
+    ) -> Presence {
+        switch write.kind {
+        case .touch: return .unknown
+        case .deletion, .barred: return .absent
+        case .entry: break
+        }
+        let record = disk.journal.record(at: write.position)
+        guard let block = unsafe memory.makeBlock(record, key: key), block.deadline > now else { return .absent }
+        shard.link(block)
+        shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
+        return .resident(block)
+    }
+
+    // MARK: Retrieval
+
+    /// Shows the key's entry to `body`, under the shard's lock, and makes it the most recently used.
+    ///
+    /// `touch` gives it a new deadline first. `.unresolved`: the entry, or its value, is on disk: call `load`.
+    public func withEntry(
+        _ key: Span<UInt8>, now: Instant, touch: Instant? = nil, _ body: (EntryView) -> Void
+    ) -> Lookup {
+        performDueFlush(now)
+        return unsafe key.withUnsafeBytes { key in
+            let hash = unsafe memory.hash(key)
+            let guarded = memory.shard(hash)
+            var garbage = Garbage()
+            let lookup = guarded.withLock { shard -> Lookup in
+                switch unsafe presence(hash, key, &shard, now: now, flight: nil, garbage: &garbage) {
+                case .resident(let block):
+                    if let touch, unsafe !setDeadline(touch, of: block, key, &shard) { return .unresolved }
+                    if block.isStub { return .unresolved }
+                    body(EntryView(block: block, shard: guarded))
+                    shard.bump(block, now: now)
+                    shard.counters.memoryHits += 1
+                    return .hit
+                case .absent:
+                    shard.counters.misses += 1
+                    return .miss
+                case .unknown:
+                    return .unresolved
+                }
+            }
+            garbage.free()
+            return lookup
+        }
+    }
+
+    // MARK: Storage
+
+    /// Stores a complete draft. The draft is spent, unless the outcome is `.unresolved`.
+    public func store(
+        _ draft: inout EntryDraft, _ mode: WriteMode, now: Instant, flight: Flight? = nil
+    ) -> StoreOutcome {
+        invariant(draft.isComplete, "a draft is stored before it is complete")
+        performDueFlush(now)
+        draft.mode = mode
+        switch mode {
+        case .append, .prepend: return splice(&draft, isAppend: mode == .append, now: now, flight: flight)
+        case .set, .add, .replace, .compare: break
+        }
+        if draft.waitsForFile(writableDisk) { return .unresolved(.valueFile) }
+        let outcome = commit(&draft, mode, now: now, flight: flight)
+        if case .unresolved = outcome { return outcome }
+        draft.spend()
+        return outcome
+    }
+
+    private func commit(
+        _ draft: inout EntryDraft, _ mode: WriteMode, now: Instant, flight: Flight?
+    ) -> StoreOutcome {
+        let hash = draft.hash
+        var garbage = Garbage()
+        let outcome = memory.shard(hash).withLock { shard -> StoreOutcome in
+            let block = draft.block
+            var old: EntryBlock?
+            if mode == .set, draft.terms.compare == nil {
+                old = unsafe shard.table.find(hash, block.key)
+            } else {
+                switch unsafe presence(hash, block.key, &shard, now: now, flight: flight, garbage: &garbage) {
+                case .unknown: return .unresolved(.entryOnDisk)
+                case .resident(let present): old = present
+                case .absent: break
+                }
+                if let refusal = Self.refusal(mode, draft.terms, old) { return refusal }
+            }
+            return place(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
+        }
+        garbage.free()
+        return outcome
+    }
+
+    /// Why `mode` and `terms` do not let a draft take the place of `present`; nil if they do.
+    private static func refusal(_ mode: WriteMode, _ terms: StoreTerms, _ present: EntryBlock?) -> StoreOutcome? {
+        if case .compare(let cas) = mode {
+            guard let present else { return .notFound }
+            return present.cas == cas ? nil : .exists
+        }
+        if mode == .add { return present == nil ? nil : .notStored }
+        if let cas = terms.compare {
+            guard let present else { return .notFound }
+            let isOlder = terms.marksStaleIfOlder && cas < present.cas
+            return present.cas == cas || isOlder ? nil : .exists
+        }
+        return mode == .replace && present == nil ? .notStored : nil
+    }
+
+    /// Gives the draft's block what its terms ask for, given the entry that it replaces.
+    private func fulfil(_ terms: StoreTerms, _ block: EntryBlock, over old: EntryBlock?) {
+        block.cas = terms.explicitCAS ?? generations.next()
+        if terms.hasBinaryKey { block.marks.insert(.binaryKey) }
+        guard terms.marksStaleIfOlder, let old, let cas = terms.compare, cas < old.cas else { return }
+        block.marks.insert(.stale)
+        if old.marks.contains(.won) { block.marks.insert(.won) }
+        block.deadline = old.deadline
+    }
+
+    /// Journals the draft's entry, then links it in place of `old`.
+    func place(
+        _ draft: inout EntryDraft, insteadOf old: EntryBlock?, _ shard: inout Shard, now: Instant,
+        garbage: inout Garbage
+    ) -> StoreOutcome {
+        let block = draft.block
+        if let generation = draft.generation, let disk, generation <= disk.flushGeneration {
+            return discard(block, insteadOf: old, &shard, garbage: &garbage)
+        }
+        if let file = draft.file, file.hasFailed {
+            return placeWithoutFile(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
+        }
+        let generation = draft.generation ?? generations.next()
+        fulfil(draft.terms, block, over: old)
+        block.stamp(now)
+        guard journalEntry(block, generation: generation, file: draft.finishedFile, &shard) else {
+            return .unresolved(.journalFull)
+        }
+        install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage)
+        return .stored(cas: block.cas)
+    }
+
+    func install(
+        _ block: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, now: Instant, garbage: inout Garbage
+    ) {
+        if let old {
+            memory.events.record(.replaced, old)
+            shard.unlink(old, into: &garbage)
+        }
+        shard.link(block)
+        shard.counters.stores += 1
+        shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
+    }
+
+    /// The value's file could not be written: the entry stays in memory if it fits there, and in either case what the
+    /// disk has for the key is gone.
+    private func placeWithoutFile(
+        _ draft: inout EntryDraft, insteadOf old: EntryBlock?, _ shard: inout Shard, now: Instant,
+        garbage: inout Garbage
+    ) -> StoreOutcome {
+        let block = draft.block
+        guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
+        if block.isStub {
+            if let old { shard.unlink(old, into: &garbage) }
+            return .noRoom
+        }
+        fulfil(draft.terms, block, over: old)
+        block.stamp(now)
+        install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage)
+        return .stored(cas: block.cas)
+    }
+
+    /// A flush came between the writing of the draft's file and its storing: the two are taken in the order store, flush.
+    private func discard(
+        _ block: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
+    ) -> StoreOutcome {
+        guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
+        if let old { shard.unlink(old, into: &garbage) }
+        return .stored(cas: generations.next())
+    }
+
+    // MARK: Deletion
+
+    /// Removes the key's entry from both tiers.
+    ///
+    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`. With `cas` only
+    /// an entry with that id is removed.
+    public func delete(
+        _ key: Span<UInt8>, isBlind: Bool = false, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
+    ) -> DeleteOutcome {
+        performDueFlush(now)
+        return unsafe key.withUnsafeBytes { key in
+            let hash = unsafe memory.hash(key)
+            var garbage = Garbage()
+            let outcome = memory.shard(hash).withLock { shard -> DeleteOutcome in
+                let found = unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage)
+                var present: EntryBlock?
+                switch found {
+                case .absent: return isBlind ? .deleted : .notFound
+                case .unknown where !isBlind || cas != nil: return .unresolved(.entryOnDisk)
+                case .unknown: break
+                case .resident(let block):
+                    if let cas, cas != block.cas { return .exists }
+                    present = block
+                }
+                guard unsafe journalDeletion(hash, key, &shard) else { return .unresolved(.journalFull) }
+                if let present {
+                    memory.events.record(.deleted, present)
+                    shard.unlink(present, into: &garbage)
+                }
+                return .deleted
+            }
+            garbage.free()
+            return outcome
+        }
+    }
+
+    // MARK: Deadlines
+
+    /// Gives the key's entry a new deadline.
+    public func touch(
+        _ key: Span<UInt8>, deadline: Instant, now: Instant, flight: Flight? = nil
+    ) -> TouchOutcome {
+        performDueFlush(now)
+        return unsafe key.withUnsafeBytes { key in
+            let hash = unsafe memory.hash(key)
+            var garbage = Garbage()
+            let outcome = memory.shard(hash).withLock { shard -> TouchOutcome in
+                switch unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage) {
+                case .absent: return .notFound
+                case .unknown: return .unresolved(.entryOnDisk)
+                case .resident(let block):
+                    guard unsafe setDeadline(deadline, of: block, key, &shard) else {
+                        return .unresolved(.journalFull)
+                    }
+                    shard.bump(block, now: now)
+                    return .touched
+                }
+            }
+            garbage.free()
+            return outcome
+        }
+    }
+
+    /// Journals and sets a deadline; false if the journal has no room.
+    private func setDeadline(
+        _ deadline: Instant, of block: EntryBlock, _ key: UnsafeRawBufferPointer, _ shard: inout Shard
+    ) -> Bool {
+        let before = block.deadline
+        block.deadline = capped(deadline)
+        if journalTouch(block, &shard) { return true }
+        block.deadline = before
+        return false
+    }
+
+    // MARK: Numbers
+
+    /// Adds to, or subtracts from, the decimal number that the key holds, and shows the entry to `body` afterwards.
+    ///
+    /// As memcached: additions wrap at 2^64, subtractions stop at 0, and a result that is not longer than the old value
+    /// is padded with spaces to its length.
+    public func arithmetic(
+        _ key: Span<UInt8>, delta: UInt64, isIncrement: Bool, terms: NumberTerms = NumberTerms(), now: Instant,
+        flight: Flight? = nil, _ body: (EntryView) -> Void = { _ in }
+    ) -> ArithmeticOutcome {
+        performDueFlush(now)
+        return unsafe key.withUnsafeBytes { key in
+            let hash = unsafe memory.hash(key)
+            let guarded = memory.shard(hash)
+            var garbage = Garbage()
+            let outcome = guarded.withLock { shard -> ArithmeticOutcome in
+                let result: UInt64
+                let fresh: EntryBlock?
+                var old: EntryBlock?
+                switch unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage) {
+                case .unknown: return .unresolved(.entryOnDisk)
+                case .absent:
+                    guard let initial = terms.initial else { return .notFound }
+                    result = initial
+                    fresh = unsafe makeNumber(initial, terms, hash, key)
+                case .resident(let block):
+                    if let cas = terms.compare, cas != block.cas { return .exists }
+                    guard !block.isStub, let number = unsafe DecimalValue.parse(block.value) else { return .notNumeric }
+                    result = isIncrement ? number &+ delta : (number > delta ? number - delta : 0)
+                    fresh = changeNumber(result, terms, of: block)
+                    old = block
+                }
+                guard let fresh else { return .notNumeric }
+                fresh.cas = terms.explicitCAS ?? generations.next()
+                fresh.stamp(now)
+                guard journalEntry(fresh, generation: generations.next(), file: nil, &shard) else {
+                    fresh.free()
+                    return .unresolved(.journalFull)
+                }
+                install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
+                body(EntryView(block: fresh, shard: guarded))
+                return .value(result)
+            }
+            garbage.free()
+            return outcome
+        }
+    }
+
+    private func makeNumber(
+        _ number: UInt64, _ terms: NumberTerms, _ hash: UInt64, _ key: UnsafeRawBufferPointer
+    ) -> EntryBlock? {
+        let block = unsafe EntryBlock.make(
+            key: Span(_unsafeBytes: key), extended: Span(), storedValueBytes: DecimalValue.storedBytes(number, over: 0),
+            hash: hash)
+        guard let block else { return nil }
+        unsafe DecimalValue.write(number, to: block.stored)
+        block.deadline = capped(terms.initialDeadline)
+        if terms.hasBinaryKey { block.marks.insert(.binaryKey) }
+        return block
+    }
+
+    private func changeNumber(_ number: UInt64, _ terms: NumberTerms, of block: EntryBlock) -> EntryBlock? {
+        guard let fresh = block.copy(valueBytes: DecimalValue.storedBytes(number, over: block.valueBytes)) else {
+            return nil
+        }
+        unsafe DecimalValue.write(number, to: fresh.stored)
+        if let deadline = terms.deadline { fresh.deadline = capped(deadline) }
+        return fresh
+    }
+
+    // MARK: The journal
+
+    /// Whether a write has to be journalled, may go on without, or has to wait.
+    private enum Admission {
+        case journal(DiskTier)
+        case memoryOnly
+    }
+
+    /// Takes note of a write of `hash`: a disk lookup under way must not bring the old row back.
+    @inline(__always)
+    private func admission(_ hash: UInt64, _ shard: inout Shard) -> Admission {
+        if !shard.flights.isEmpty { shard.flights[hash] = nil }
+        guard let disk, disk.isServing else { return .memoryOnly }
+        if disk.isJournalClosed.load(ordering: .relaxed) {
+            shard.pending.put(hash, PendingWrite(kind: .barred, sequence: .max, position: 0))
+            shard.counters.barredWrites += 1
+            return .memoryOnly
+        }
+        return .journal(disk)
+    }
+
+    func journalEntry(
+        _ block: EntryBlock, generation: UInt64, file: FinishedValueFile?, _ shard: inout Shard
+    ) -> Bool {
+        guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
+        var header = JournalHeader(kind: block.isStub || file != nil ? .fileEntry : .inlineEntry)
+        memory.describe(block, in: &header)
+        header.generation = generation
+        if let file {
+            header.valueSum = file.valueSum
+            header.fileKiB = UInt32(file.fileBytes >> 10)
+        }
+        let value = unsafe file == nil && !block.isStub ? block.value : UnsafeRawBufferPointer(start: nil, count: 0)
+        guard let place = unsafe disk.journal.append(
+            header, key: block.key, extended: block.extended, value: value)
+        else { return false }
+        shard.pending.put(
+            block.hash, PendingWrite(kind: .entry, sequence: place.sequence, position: place.position))
+        return true
+    }
+
+    func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
+        guard case .journal(let disk) = admission(hash, &shard) else { return true }
+        var header = JournalHeader(kind: .deletion)
+        header.hash = hash
+        header.generation = generations.next()
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        guard let place = unsafe disk.journal.append(header, key: key, extended: nothing, value: nothing) else {
+            return false
+        }
+        shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: place.sequence, position: place.position))
+        return true
+    }
+
+    /// Journals the block's deadline. If the entry itself is still in the journal it is journalled again, whole, so that
+    /// the newest record of a key always says everything.
+    func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
+        guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
+        if let write = shard.pending.find(block.hash), write.kind == .entry {
+            return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
+        }
+        var header = JournalHeader(kind: .touch)
+        memory.describe(block, in: &header)
+        header.generation = generations.next()
+        header.written = memory.wallTime(bootSeconds: block.accessed).milliseconds
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        guard let place = unsafe disk.journal.append(header, key: block.key, extended: nothing, value: nothing) else {
+            return false
+        }
+        shard.pending.put(
+            block.hash, PendingWrite(kind: .touch, sequence: place.sequence, position: place.position))
+        return true
+    }
+
+    private func journalAgain(
+        _ block: EntryBlock, _ before: JournalHeader, _ shard: inout Shard, _ disk: DiskTier
+    ) -> Bool {
+        let isFile = before.kind == JournalHeader.Kind.fileEntry.rawValue
+        let file =
+            isFile
+            ? FinishedValueFile(
+                valueBytes: block.valueBytes, valueSum: before.valueSum, fileBytes: Int(before.fileKiB) << 10) : nil
+        return journalEntry(
+            block, generation: isFile ? before.generation : generations.next(), file: file, &shard)
+    }
+
+    init(
+        options: CacheOptions, clock: any TimeSource, memory: MemoryTier, disk: DiskTier?, generations: Generations,
+        background: Background, flushAt: Instant
+    ) {
+        self.options = options
+        self.clock = clock
+        self.memory = memory
+        self.disk = disk
+        self.generations = generations
+        self.background = background
+        flushDue = Atomic(flushAt.milliseconds)
+    }
+}

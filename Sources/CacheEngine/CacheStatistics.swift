@@ -1,0 +1,151 @@
+// A snapshot of what a cache holds and has done. Counts are since the cache was opened; sizes are in bytes.
+
+import Primitives
+
+/// What a cache holds and has done.
+public struct CacheStatistics: Sendable, Equatable {
+    /// Entries in memory.
+    public var memoryEntries = 0
+    /// Bytes of the entries in memory, with headers, table and allocator overhead.
+    public var memoryBytes = 0
+    /// The memory tier's byte limit; nil: unlimited.
+    public var memoryBytesMax: Int?
+    /// Retrievals answered from memory.
+    public var memoryHits = 0
+    /// Retrievals answered from disk.
+    public var diskHits = 0
+    /// Retrievals of keys in neither tier.
+    public var misses = 0
+    /// Entries brought from disk to memory.
+    public var promotions = 0
+    /// Promotions given up because the key was written meanwhile.
+    public var promotionsDropped = 0
+    /// Entries that left memory to make room.
+    public var evictions = 0
+    /// Of those, entries that were never read.
+    public var evictedUnfetched = 0
+    /// Entries that left memory because their time was over.
+    public var expirations = 0
+    /// Of those, entries that were never read.
+    public var expiredUnfetched = 0
+    /// Entries stored, by whatever operation.
+    public var stores = 0
+    /// Writes that could not be journalled: in memory only, with the copy on disk barred.
+    public var barredWrites = 0
+    /// The disk tier; nil without one.
+    public var disk: DiskStatistics?
+}
+
+/// What a disk tier holds and has done.
+public struct DiskStatistics: Sendable, Equatable {
+    /// What the tier is doing.
+    public var state = DiskState.ok
+    /// Entries on disk.
+    public var entries = 0
+    /// Bytes of their values.
+    public var valueBytes = 0
+    /// Entries whose value is in a file of its own.
+    public var fileEntries = 0
+    /// Allocated bytes of the value files.
+    public var fileBytes = 0
+    /// Size of the index.
+    public var indexBytes = 0
+    /// Of that, unused pages.
+    public var freeIndexBytes = 0
+    /// Size of the index's write-ahead log.
+    public var walBytes = 0
+    /// Size of the journal.
+    public var journalBytes = 0
+    /// Of that, writes that are not in the index yet.
+    public var journalUsedBytes = 0
+    /// Allocated bytes of the whole directory.
+    public var allocatedBytes = 0
+    /// The tier's byte limit.
+    public var bytesMax = 0
+    /// Lookups done.
+    public var reads = 0
+    /// Reads that failed or found damage.
+    public var readErrors = 0
+    /// Writes that failed.
+    public var writeErrors = 0
+    /// Transactions.
+    public var commits = 0
+    /// Writes taken from the journal.
+    public var committedWrites = 0
+    /// Of those, writes of keys that were overwritten before they reached the index.
+    public var coalescedWrites = 0
+    /// Entries deleted to make room.
+    public var evictions = 0
+    /// Entries deleted because their time was over.
+    public var expirations = 0
+    /// Stores given up and replaced by empty ones.
+    public var quarantines = 0
+    /// The last error, in words.
+    public var lastError: String?
+}
+
+extension Cache {
+    /// Counts and sizes now. Locks each shard for a moment.
+    public func statistics() -> CacheStatistics {
+        var total = CacheStatistics()
+        var limit: Int? = 0
+        for shard in memory.shards {
+            shard.withLock { shard in
+                total.memoryEntries += shard.entries
+                total.memoryBytes += shard.bytes
+                limit = shard.limits.bytes.flatMap { bytes in limit.map { $0 + bytes } }
+                total.add(shard.counters)
+            }
+        }
+        total.memoryBytesMax = limit
+        total.disk = disk?.statistics()
+        return total
+    }
+}
+
+extension CacheStatistics {
+    fileprivate mutating func add(_ counters: ShardCounters) {
+        memoryHits += counters.memoryHits
+        diskHits += counters.diskHits
+        misses += counters.misses
+        promotions += counters.promotions
+        promotionsDropped += counters.promotionsDropped
+        evictions += counters.evictions
+        evictedUnfetched += counters.evictedUnfetched
+        expirations += counters.expirations
+        expiredUnfetched += counters.expiredUnfetched
+        stores += counters.stores
+        barredWrites += counters.barredWrites
+    }
+}
+
+extension DiskTier {
+    /// Counts and sizes as of the last batch.
+    func statistics() -> DiskStatistics {
+        let report = report.withLock { $0 }
+        var statistics = DiskStatistics()
+        statistics.state = state
+        statistics.entries = report.totals.entries
+        statistics.valueBytes = report.totals.valueBytes
+        statistics.fileEntries = report.totals.fileEntries
+        statistics.fileBytes = report.totals.fileBytes
+        statistics.indexBytes = report.indexBytes
+        statistics.freeIndexBytes = report.freeIndexBytes
+        statistics.walBytes = report.walBytes
+        statistics.journalBytes = journal.capacity
+        statistics.journalUsedBytes = journal.usedBytes
+        statistics.allocatedBytes = report.allocatedBytes + journal.capacity
+        statistics.bytesMax = limits.withLock { $0.bytesMax }
+        statistics.lastError = report.lastError
+        statistics.reads = counters[.reads]
+        statistics.readErrors = counters[.readErrors]
+        statistics.writeErrors = counters[.writeErrors]
+        statistics.commits = counters[.commits]
+        statistics.committedWrites = counters[.committedWrites]
+        statistics.coalescedWrites = counters[.coalescedWrites]
+        statistics.evictions = counters[.evictions]
+        statistics.expirations = counters[.expirations]
+        statistics.quarantines = counters[.quarantines]
+        return statistics
+    }
+}

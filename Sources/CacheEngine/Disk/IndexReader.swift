@@ -1,0 +1,154 @@
+// The index as a reader thread sees it: one read-only connection, lookups, enumeration.
+//
+// Sees the last commit as of each call and never holds a transaction open between calls, so it never holds back a
+// checkpoint for long. Verifies what it reads: key, row sum, and the sum of an inline value. Whether an entry is
+// flushed or expired is the caller's judgement. One per thread; not Sendable.
+
+import Primitives
+import SQLite
+
+/// What a lookup found.
+enum IndexLookup: Sendable, Equatable {
+    case found
+    /// No row, or the row of another key with the same hash.
+    case absent
+    /// A row that fails its sum: treat it as a miss and delete it, if it is still of this generation.
+    case damaged(generation: UInt64)
+}
+
+/// Names an index to open. Sendable: reader threads open their own connection with it.
+struct IndexLocation: Sendable, Equatable {
+    /// Absolute path of the database file.
+    var path: String
+}
+
+/// A read-only connection with its statements.
+final class IndexReader {
+    private var open: Statements?
+
+    /// The statements go before the connection.
+    private final class Statements {
+        let connection: Connection
+        var find: Statement
+        var scan: Statement
+        var hashes: Statement
+
+        init(_ connection: Connection) throws(SQLiteError) {
+            self.connection = connection
+            let columns = DiskIndexSchema.entryColumns
+            find = try connection.prepare(
+                "SELECT \(columns), value FROM entry WHERE hash = ?1", name: "read entry")
+            scan = try connection.prepare(
+                "SELECT \(columns), hash FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+            hashes = try connection.prepare(
+                "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
+        }
+    }
+
+    /// Opens a connection to the index at `location`, which a `DiskIndex` must have opened before.
+    init(location: IndexLocation, cacheBytes: Int = 4 << 20) throws(DiskError) {
+        SQLiteLibrary.disableMemoryStatistics()
+        open = try DiskError.wrapping { () throws(SQLiteError) in
+            let connection = try Connection(path: location.path, access: .readOnly)
+            connection.setBusyTimeout(milliseconds: 200)
+            connection.setDefensive()
+            // Only the writer checkpoints (see DiskIndex).
+            connection.setNoCheckpointOnClose()
+            try connection.execute(
+                """
+                PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;
+                PRAGMA temp_store = MEMORY; PRAGMA cache_size = -\(max(cacheBytes / 1024, 64));
+                """)
+            return try Statements(connection)
+        }
+    }
+
+    /// Closes the connection. Done by deinit, too.
+    func close() { open = nil }
+
+    /// Looks up `key` and, if its row is intact, runs `body` once with what it holds.
+    ///
+    /// `inlineValue` is nil where the value is in the file of `metadata.generation`; that file is not looked at. The
+    /// pointers are valid during the call only. The caller compares the generation with the flush mark.
+    ///
+    /// - Throws: SQLite's errors; `.corrupt` is damage of the index as a whole: quarantine.
+    func read(
+        hash: UInt64, key: Span<UInt8>,
+        _ body: (EntryMetadata, _ extended: UnsafeRawBufferPointer, _ inlineValue: UnsafeRawBufferPointer?) -> Void
+    ) throws(DiskError) -> IndexLookup {
+        guard let open else {
+            throw DiskError(kind: .other, operation: "read entry", code: 0, message: "the index is closed")
+        }
+        do throws(SQLiteError) {
+            return try unsafe Self.read(&open.find, hash, key, body)
+        } catch {
+            throw DiskError(error)
+        }
+    }
+
+    private static func read(
+        _ row: inout Statement, _ hash: UInt64, _ key: Span<UInt8>,
+        _ body: (EntryMetadata, UnsafeRawBufferPointer, UnsafeRawBufferPointer?) -> Void
+    ) throws(SQLiteError) -> IndexLookup {
+        row.bind(bits: hash, at: 1)
+        defer { row.reset() }
+        guard try row.step() else { return .absent }
+        guard row.withBlob(at: 13, { areEqual($0, key) }) else { return .absent }
+        guard let columns = EntryColumns(row) else { return .damaged(generation: row.bits(at: 1)) }
+        let metadata = columns.metadata
+        let seed = EntrySum.seed(key: key, generation: metadata.generation)
+        let isIntact = row.withBlob(at: 12) { extended in
+            guard EntrySum.row(metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed) == columns.sum
+            else { return false }
+            let isFile = columns.fileBytes > 0
+            guard row.storageClass(at: 14) == (isFile ? .null : .blob) else { return false }
+            if isFile {
+                unsafe extended.withUnsafeBytes { unsafe body(metadata, $0, nil) }
+                return true
+            }
+            return row.withBlob(at: 14) { value in
+                guard value.count == metadata.valueBytes, EntrySum.value(value, seed: seed) == metadata.valueSum
+                else { return false }
+                unsafe extended.withUnsafeBytes { extended in
+                    unsafe value.withUnsafeBytes { unsafe body(metadata, extended, $0) }
+                }
+                return true
+            }
+        }
+        return isIntact ? .found : .damaged(generation: metadata.generation)
+    }
+
+    /// The next `limit` rows after `rowID` with key and metadata. Damaged rows are left out.
+    func scan(after rowID: Int64, limit: Int) throws(DiskError) -> ScanPage {
+        guard let open else {
+            throw DiskError(kind: .other, operation: "scan entries", code: 0, message: "the index is closed")
+        }
+        return try DiskError.wrapping { () throws(SQLiteError) in
+            try open.scan.scanPage(after: rowID, limit: limit)
+        }
+    }
+
+    /// Appends the next `limit` hashes to `hashes`, read from the hash index alone, in the order of their signed values.
+    ///
+    /// Begin with `.min`. Returns where to go on; nil at the end.
+    func hashes(from start: Int64, limit: Int, into hashes: inout [UInt64]) throws(DiskError) -> Int64? {
+        guard let open else {
+            throw DiskError(kind: .other, operation: "list hashes", code: 0, message: "the index is closed")
+        }
+        do throws(SQLiteError) {
+            open.hashes.bind(Int64(limit), at: 1)
+            open.hashes.bind(start, at: 2)
+            defer { open.hashes.reset() }
+            var last = start
+            var found = 0
+            while try open.hashes.step() {
+                last = open.hashes.integer(at: 0)
+                hashes.append(UInt64(bitPattern: last))
+                found += 1
+            }
+            return found == limit && last < .max ? last + 1 : nil
+        } catch {
+            throw DiskError(error)
+        }
+    }
+}

@@ -1,0 +1,217 @@
+// One reader thread of the disk tier: looks keys up in the index, promotes what it finds, and does the file work of
+// large values.
+//
+// Owns a read-only connection, opened anew when the store was replaced. A lookup's result enters the memory tier only
+// while its `Flight` is still registered in the key's shard: any write, delete or flush of the key since the lookup
+// began has unregistered it, so an old row never covers a newer value.
+
+import Glibc
+import Primitives
+
+/// Confined to its thread.
+final class DiskReader {
+    private let disk: DiskTier
+    private var memory: MemoryTier { disk.memory }
+    private var index: IndexReader?
+    private var store: DiskTier.Store
+
+    init(_ disk: DiskTier) {
+        self.disk = disk
+        store = disk.store.withLock { $0 }
+    }
+
+    func run() {
+        while let job = disk.nextJob() {
+            switch job {
+            case .lookUp(let flight): lookUp(flight)
+            case .openStream(let request): openStream(request)
+            case .writeValue(let file, let waiter): writeValue(file, waiter)
+            case .splice(let request): request.run(self, disk)
+            case .upload(let upload): upload.run()
+            case .readChunk(let stream, let waiter): stream.run(waiter)
+            case .removeFile(let generation): disk.removeFile(generation)
+            case .run(let body): body(self)
+            }
+        }
+        index?.close()
+    }
+
+    /// The connection to the present store; nil while there is none.
+    func currentIndex() -> IndexReader? {
+        let current = disk.store.withLock { $0 }
+        if current.number != store.number {
+            index?.close()
+            index = nil
+            store = current
+        }
+        if index == nil {
+            do { index = try IndexReader(location: store.location) } catch { disk.counters.add(to: .readErrors) }
+        }
+        return index
+    }
+
+    var files: ValueFiles { disk.store.withLock { $0.files } }
+
+    // MARK: Lookup and promotion
+
+    private func lookUp(_ flight: Flight) {
+        disk.counters.add(to: .reads)
+        let found = read(hash: flight.hash, key: flight.key)
+        land(flight, with: found)
+    }
+
+    /// The entry as a block that nobody else knows yet; nil if the disk has no live entry for the key.
+    func read(hash: UInt64, key: [UInt8]) -> EntryBlock? {
+        guard disk.isServing, let index = currentIndex() else { return nil }
+        var block: EntryBlock?
+        var inFile: (EntryMetadata, [UInt8])?
+        let now = memory.clock.now()
+        do {
+            let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
+                guard isLive(metadata, now) else { return }
+                if let value = unsafe value {
+                    block = unsafe build(hash, key, metadata, Span(_unsafeBytes: extended), value)
+                } else {
+                    inFile = unsafe (metadata, Array(extended))
+                }
+            }
+            if case .damaged(let generation) = lookup {
+                disk.reportDamage(hash: hash, generation: generation)
+            }
+        } catch {
+            disk.counters.add(to: .readErrors)
+            if error.kind == .corrupt { disk.reportCorruption(error) }
+            return nil
+        }
+        if let (metadata, extended) = inFile { block = loadFile(hash, key, metadata, extended) }
+        return block
+    }
+
+    private func isLive(_ metadata: EntryMetadata, _ now: Instant) -> Bool {
+        metadata.generation > disk.flushGeneration && memory.instant(metadata.deadline) > now
+    }
+
+    private func build(
+        _ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: Span<UInt8>,
+        _ value: UnsafeRawBufferPointer
+    ) -> EntryBlock? {
+        guard let block = EntryBlock.make(
+            key: key.span, extended: extended, storedValueBytes: value.count, hash: hash)
+        else { return nil }
+        unsafe block.stored.copyMemory(from: value)
+        memory.dress(block, metadata)
+        return block
+    }
+
+    /// The entry of a file row: with its value if the memory tier takes values of that size, else as a stub.
+    private func loadFile(
+        _ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: [UInt8]
+    ) -> EntryBlock? {
+        if metadata.valueBytes > memory.valueBytesMax { return memory.makeStub(hash, key, metadata, extended) }
+        guard let block = EntryBlock.make(
+            key: key.span, extended: extended.span, storedValueBytes: metadata.valueBytes, hash: hash)
+        else { return nil }
+        do {
+            let reader = try files.open(key: key.span, expecting: metadata)
+            try unsafe reader.load(into: block.stored)
+        } catch {
+            block.free()
+            // Missing: replaced while we looked, or lost. Either way this generation is of no use any more.
+            disk.reportDamage(hash: hash, generation: metadata.generation)
+            return nil
+        }
+        memory.dress(block, metadata)
+        return block
+    }
+
+    /// Ends a lookup: promotes `found` if the key was not written meanwhile, and tells the waiters.
+    private func land(_ flight: Flight, with found: EntryBlock?) {
+        let now = memory.clock.now()
+        let shard = memory.shard(flight.hash)
+        var garbage = Garbage()
+        var news: [(Waiter, CompletionOutcome, Flight?)] = []
+        shard.withLock { state in
+            let loads = unsafe flight.state.loads
+            let proofs = unsafe flight.state.proofs
+            unsafe flight.state.loads = []
+            unsafe flight.state.proofs = []
+            guard state.flights[flight.hash] === flight else {
+                state.counters.promotionsDropped += 1
+                if let found { garbage.add(found) }
+                news = (loads + proofs).map { ($0, .retry, nil) }
+                return
+            }
+            guard let found else {
+                unsafe flight.state.isAbsent = true
+                unsafe flight.state.holders = proofs.count
+                if proofs.isEmpty { state.flights[flight.hash] = nil }
+                state.counters.misses += loads.count
+                news = loads.map { ($0, .absent, nil) } + proofs.map { ($0, .retry, flight) }
+                return
+            }
+            state.flights[flight.hash] = nil
+            state.applyPendingTouch(to: found, disk: disk)
+            state.link(found)
+            state.counters.promotions += 1
+            state.counters.diskHits += loads.count
+            for waiter in loads { news.append((waiter, pinned(found, shard), nil)) }
+            news += proofs.map { ($0, .retry, nil) }
+            state.evictToFit(sparing: found, now: now, garbage: &garbage, log: memory.events)
+        }
+        garbage.free()
+        for (waiter, outcome, flight) in news { waiter.complete(outcome, flight: flight) }
+    }
+
+    /// What a waiting retrieval gets: the value itself, or for a stub another try, which finds the stub.
+    private func pinned(_ block: EntryBlock, _ shard: Guarded<Shard>) -> CompletionOutcome {
+        if block.isStub { return .retry }
+        return .entry(PinnedEntry(pinning: block, shard: shard))
+    }
+
+    // MARK: Large values
+
+    private func openStream(_ request: StreamRequest) {
+        do {
+            let reader = try files.open(key: request.key.span, expecting: request.metadata)
+            try reader.verify()
+            let stream = ValueStream(
+                reader: reader, metadata: request.metadata, deadline: memory.instant(request.metadata.deadline),
+                extended: request.extended, disk: disk)
+            memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
+            request.waiter.complete(.stream(stream))
+        } catch {
+            let isCurrent = memory.dropStub(request)
+            if isCurrent { disk.reportDamage(hash: request.hash, generation: request.metadata.generation) }
+            // A stub that is no longer current was replaced meanwhile: the next try sees what is there now.
+            request.waiter.complete(isCurrent ? .absent : .retry)
+        }
+    }
+
+    private func writeValue(_ file: DraftFile, _ waiter: Waiter) {
+        // SAFETY of reading the block outside its lock: the draft's owner waits for this job and does not touch it.
+        let block = file.state.withLock { $0.block }
+        if let block { unsafe write(block.value, to: file) } else { file.finish(.failed) }
+        waiter.complete(.retry)
+    }
+
+    /// Writes `value` as the whole of `file`.
+    func write(_ value: UnsafeRawBufferPointer, to file: DraftFile) {
+        do {
+            var writer = try disk.createFile(file)
+            try unsafe writer.append(value)
+            file.finish(.finished(try writer.finish(sync: disk.syncsFiles)))
+        } catch {
+            disk.noteWriteFailure(error)
+            file.finish(.failed)
+        }
+    }
+}
+
+/// A stub's value, wanted by a retrieval.
+struct StreamRequest: Sendable {
+    let hash: UInt64
+    let key: [UInt8]
+    let metadata: EntryMetadata
+    let extended: [UInt8]
+    let waiter: Waiter
+}

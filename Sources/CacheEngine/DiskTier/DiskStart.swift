@@ -1,0 +1,178 @@
+// Opening the disk tier: directory, store, index, journal, in the order that reliability asks for.
+//
+// Runs on the thread that makes the cache, before any other thread exists. What it finds damaged is quarantined by
+// `StoreDirectory`; what it cannot use is an error. The journal's tail is not brought into the index here: it becomes
+// pending writes, which the writer drains later, so that start takes the same time for a full journal as for an empty
+// one.
+
+import Glibc
+import Hashing
+import Primitives
+
+/// A store that is ready to serve.
+final class DiskStart: Sendable {
+    /// For the opening thread, then for the writer's alone.
+    let confinedDirectory: Confined<StoreDirectory>
+    let verdict: StartVerdict
+    let generations: Generations
+    let files: ValueFiles
+    let flushGeneration: UInt64
+    let flushAt: WallTime?
+    /// For `Journal`, which takes it over.
+    let journal: Confined<JournalFile>
+    /// For the writer's thread.
+    let index: Confined<DiskIndex>
+    var directory: StoreDirectory { confinedDirectory.value }
+
+    init(_ options: DiskOptions) throws(CacheError) {
+        let path = options.directory
+        do {
+            let directory = try StoreDirectory.open(path: path)
+            verdict = try directory.start(
+                policy: options.afterPowerLoss == .keep ? .keep : .discard,
+                durability: Self.durability(options), bootID: Self.bootID)
+            var store = try Self.openStore(directory, options)
+            var journal = try Self.openJournal(directory, options, verdict.journalIsValid, store.index.sequence)
+            if journal.isBarred {
+                // Writes were acknowledged that neither index nor journal have: nothing in this store can be believed.
+                store.index.close()
+                try directory.quarantine("stopped while writes could not reach the disk")
+                store = try Self.openStore(directory, options)
+                journal = try Self.openJournal(directory, options, false, store.index.sequence)
+            }
+            self.journal = Confined(journal)
+            index = Confined(store.index)
+            confinedDirectory = Confined(directory)
+            files = store.files
+        } catch let error as StoreError {
+            throw Self.cacheError(error, path)
+        } catch let error as JournalFile.Failure {
+            throw .unusableDirectory(
+                directory: path, reason: "journal: \(error.operation): \(errnoText(error.errno))")
+        } catch {
+            throw .unusableDirectory(directory: path, reason: "\(error)")
+        }
+        generations = Generations(epoch: confinedDirectory.value.epoch)
+        flushGeneration = index.value.flushGeneration
+        flushAt = index.value.flushAt
+    }
+
+    /// What was found, in words for the log.
+    var report: String {
+        switch verdict {
+        case .fresh: "new store"
+        case .resumed(afterCrash: false): "resumed after a clean stop"
+        case .resumed(afterCrash: true): "resumed after an unclean stop"
+        case .quarantined(let reason): "store quarantined, started empty: \(reason)"
+        case .discarded(let reason): "store discarded, started empty: \(reason)"
+        }
+    }
+
+    /// Opens index and value files; a store that turns out to be corrupt, or that a journal marked as incomplete, is
+    /// quarantined and replaced once.
+    private static func openStore(
+        _ directory: StoreDirectory, _ options: DiskOptions
+    ) throws -> (index: DiskIndex, files: ValueFiles) {
+        do {
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
+        } catch let error as DiskError where error.kind == .corrupt {
+            try directory.quarantine("\(error)")
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
+        }
+    }
+
+    private static func openJournal(
+        _ directory: StoreDirectory, _ options: DiskOptions, _ replays: Bool, _ indexSequence: UInt64
+    ) throws -> JournalFile {
+        try JournalFile.open(
+            descriptor: directory.openJournal(), capacity: journalCapacity(options),
+            seed: directory.hashSeed, boot: bootHash, replays: replays, indexSequence: indexSequence)
+    }
+
+    /// The journal's size: at most an eighth of the tier, at least 1 MiB, whole pages.
+    private static func journalCapacity(_ options: DiskOptions) -> Int {
+        max(1 << 20, min(options.journalBytes, options.bytesMax / 8)) & ~4095
+    }
+
+    static func indexOptions(_ options: DiskOptions) -> IndexOptions {
+        var index = IndexOptions()
+        switch options.durability {
+        case .none: index.synchronous = .off
+        case .process: index.synchronous = options.afterPowerLoss == .keep ? .normal : .off
+        case .always: index.synchronous = .full
+        }
+        return index
+    }
+
+    static func durability(_ options: DiskOptions) -> StoreDurability {
+        switch options.durability {
+        case .none: .none
+        case .process: .process
+        case .always: .always
+        }
+    }
+
+    private static func cacheError(_ error: StoreError, _ path: String) -> CacheError {
+        if case .heldBy(let pid) = error { return .directoryInUse(directory: path, pid: pid) }
+        return .unusableDirectory(directory: path, reason: "\(error)")
+    }
+
+    /// This boot of the machine: /proc/sys/kernel/random/boot_id, see random(4).
+    static let bootID: String = {
+        let file = unsafe open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return "unknown" }
+        defer { close(file) }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = unsafe read(file, &bytes, bytes.count)
+        guard count > 0 else { return "unknown" }
+        return String(decoding: bytes[..<count].filter { $0 > 32 }, as: UTF8.self)
+    }()
+
+    private static var bootHash: UInt64 {
+        var text = bootID
+        return text.withUTF8 { unsafe xxh3(UnsafeRawBufferPointer($0), seed: 0) }
+    }
+
+    /// Turns the journal's tail into pending writes. Call before the cache is used.
+    ///
+    /// - Returns: the flush point that the journal's tail asks for, if it has one newer than the index.
+    func replay(_ journal: Journal, into memory: MemoryTier) -> (generation: UInt64, at: WallTime?) {
+        var flush = (generation: flushGeneration, at: flushAt)
+        let (tail, head, _) = journal.extent
+        var position = tail
+        while position < head {
+            position = journal.normalized(position)
+            if position >= head { break }
+            let record = journal.record(at: position)
+            let header = record.header
+            switch record.kind {
+            case .flush:
+                if header.generation > flush.generation {
+                    flush.generation = header.generation
+                    for shard in memory.shards { shard.withLock { $0.pending.removeAll() } }
+                }
+                let at = WallTime(milliseconds: header.deadline)
+                flush.at = at == .never ? nil : at
+            case .some(let kind):
+                let write = PendingWrite(
+                    kind: PendingWrite.Kind(kind), sequence: header.sequence, position: position)
+                memory.shard(header.hash).withLock { $0.pending.put(header.hash, write) }
+            case nil:
+                invariant(false, "recovery let an unknown journal record pass")
+            }
+            position += UInt64(header.recordBytes)
+        }
+        return flush
+    }
+}
+
+extension PendingWrite.Kind {
+    /// How lookups take a journalled record of this kind.
+    init(_ kind: JournalHeader.Kind) {
+        switch kind {
+        case .inlineEntry, .fileEntry: self = .entry
+        case .deletion, .flush: self = .deletion
+        case .touch: self = .touch
+        }
+    }
+}

@@ -1,0 +1,308 @@
+// The disk tier as the rest of the engine sees it: the journal, the queues of its threads, and its state.
+//
+// Reads: a few reader threads take jobs from a bounded-by-semaphore queue, each with its own read-only connection.
+// Writes: one writer thread drains the journal into the index (`DiskWriter`). Nothing here blocks its caller, except
+// `stop`. The state machine:
+//
+//     ok <-> full        no space: the journal keeps what it can, trims and retries go on
+//     ok  -> degraded    the index cannot be trusted or reached: memory only; a new store is tried again and again
+//     degraded -> ok     with a new, empty store: what was missed meanwhile cannot be stale
+//
+// While the tier does not serve, memory is the whole truth: lookups that miss it are misses.
+
+import Glibc
+import Primitives
+import Synchronization
+
+/// What the disk tier is doing.
+public enum DiskState: UInt8, Sendable {
+    /// Reading and writing.
+    case ok = 0
+    /// Reading; writes wait for space.
+    case full = 1
+    /// Out of use: the cache is memory only.
+    case degraded = 2
+}
+
+/// A job for a reader thread.
+enum DiskJob: Sendable {
+    case lookUp(Flight)
+    case openStream(StreamRequest)
+    case writeValue(DraftFile, Waiter)
+    case splice(SpliceRequest)
+    case upload(ValueUpload)
+    case readChunk(ValueStream, Waiter)
+    case removeFile(UInt64)
+    case run(@Sendable (DiskReader) -> Void)
+}
+
+/// The disk side of one cache. Thread-safe.
+final class DiskTier: Sendable {
+    /// What the writer is asked for, besides draining the journal.
+    struct Inbox {
+        var isAwake = false
+        var isUrgent = false
+        var isStopping = false
+        var barriers: [(sequence: UInt64, waiter: Waiter)] = []
+        var roomWaiters: [Waiter] = []
+        var doomedFiles: [UInt64] = []
+        var damagedRows: [(hash: UInt64, generation: UInt64)] = []
+        var requests: [@Sendable (DiskWriter) -> Void] = []
+    }
+
+    private struct JobQueue {
+        var jobs: [DiskJob] = []
+        var next = 0
+        var isStopping = false
+    }
+
+    /// What is replaced as a whole when a store is quarantined.
+    struct Store: Sendable {
+        var number = 0
+        var location: IndexLocation
+        var files: ValueFiles
+    }
+
+    let options: DiskOptions
+    let memory: MemoryTier
+    /// For the writer's thread only, from when the cache was opened until that thread ended.
+    private let confinedDirectory: Confined<StoreDirectory>
+    var directory: StoreDirectory { confinedDirectory.value }
+    let journal: Journal
+    let generations: Generations
+    let counters = DiskCounters()
+    /// Limits that may change at run time.
+    let limits: Guarded<DiskLimits>
+    /// Guards the writer's inbox. The writer waits on it.
+    let inbox: Monitor<Inbox>
+    /// Guards the readers' job queue; `jobsReady` counts its jobs.
+    private let jobs = Guarded(JobQueue(), rank: .diskQueue)
+    private let jobsReady = Semaphore()
+    /// Guards which store is in use. Rank leaf: read by readers holding nothing else.
+    let store: Guarded<Store>
+    private let rawState: Atomic<UInt8>
+    /// Entries of generations up to this one were flushed.
+    private let flushed: Atomic<UInt64>
+    /// Set while the journal does not take writes: they are acknowledged without it and their rows barred.
+    let isJournalClosed = Atomic<Bool>(false)
+    private let inlineMax: Atomic<Int>
+    /// Guards the writer's last report of sizes and totals.
+    let report: Guarded<DiskReport>
+    private let threads: Guarded<[OSThread]>
+
+    /// What opening the store found, in words.
+    let startReport: String
+    private let onState: @Sendable (DiskState, String) -> Void
+
+    init(
+        _ start: DiskStart, options: DiskOptions, memory: MemoryTier,
+        onState: @escaping @Sendable (DiskState, String) -> Void
+    ) {
+        self.options = options
+        self.onState = onState
+        startReport = start.report
+        self.memory = memory
+        confinedDirectory = start.confinedDirectory
+        generations = start.generations
+        limits = Guarded(DiskLimits(options), rank: .leaf)
+        let inbox = Monitor(Inbox(), rank: .diskQueue)
+        self.inbox = inbox
+        journal = Journal(start.journal.value) { inbox.update { $0.isAwake = true } }
+        store = Guarded(Store(location: start.directory.location, files: start.files), rank: .leaf)
+        rawState = Atomic(DiskState.ok.rawValue)
+        flushed = Atomic(start.flushGeneration)
+        inlineMax = Atomic(0)
+        report = Guarded(DiskReport(), rank: .leaf)
+        threads = Guarded([], rank: .lifecycle)
+        setInlineBytesMax(options.inlineBytesMax)
+    }
+
+    // MARK: State
+
+    var state: DiskState { DiskState(rawValue: rawState.load(ordering: .acquiring)) ?? .degraded }
+
+    /// Whether rows and journal are to be believed and fed.
+    var isServing: Bool { state != .degraded }
+
+    func setState(_ state: DiskState) { rawState.store(state.rawValue, ordering: .releasing) }
+
+    /// Tells the cache's owner about a change of state, once per change.
+    func announce(_ state: DiskState, _ reason: String) { onState(state, reason) }
+
+    /// Asks the writer to give the store up: its contents cannot be believed any more.
+    func discardStore(_ reason: String) {
+        journal.setBarred(true)
+        _ = ask { $0.degrade(reason) }
+    }
+
+    /// The index reported corruption to a reader.
+    func reportCorruption(_ error: DiskError) { _ = ask { $0.degrade("\(error)") } }
+
+    var flushGeneration: UInt64 { flushed.load(ordering: .acquiring) }
+
+    func setFlushGeneration(_ generation: UInt64) { flushed.store(generation, ordering: .releasing) }
+
+    var waitsForCommit: Bool { options.durability == .always }
+    var syncsFiles: Bool { options.durability == .always }
+    /// Values up to this size go into the index.
+    var inlineBytesMax: Int { inlineMax.load(ordering: .relaxed) }
+
+    /// Sets the limit of `inlineBytesMax`; a record stays a small part of the journal.
+    func setInlineBytesMax(_ bytes: Int) {
+        inlineMax.store(min(max(0, bytes), journal.capacity / 8), ordering: .relaxed)
+    }
+
+    // MARK: Jobs of the reader threads
+
+    func enqueue(_ job: DiskJob) {
+        let isAccepted = jobs.withLock { queue in
+            guard !queue.isStopping else { return false }
+            queue.jobs.append(job)
+            return true
+        }
+        if isAccepted { jobsReady.signal() }
+    }
+
+    /// The next job; waits for one. nil when the tier is stopping and no job is left.
+    func nextJob() -> DiskJob? {
+        jobsReady.wait()
+        return jobs.withLock { queue in
+            guard queue.next < queue.jobs.count else { return nil }
+            let job = queue.jobs[queue.next]
+            queue.next += 1
+            if queue.next > 1024 || queue.next == queue.jobs.count {
+                queue.jobs.removeFirst(queue.next)
+                queue.next = 0
+            }
+            return job
+        }
+    }
+
+    // MARK: Requests to the writer
+
+    /// Completes `waiter` when every write journalled so far is durable.
+    func commitBarrier(_ waiter: Waiter) {
+        let sequence = journal.extent.sequence
+        inbox.update { inbox in
+            inbox.barriers.append((sequence, waiter))
+            inbox.isUrgent = true
+        }
+    }
+
+    /// Completes `waiter` when the journal has room again, or has been closed.
+    func whenJournalHasRoom(_ waiter: Waiter) {
+        inbox.update { inbox in
+            inbox.roomWaiters.append(waiter)
+            inbox.isUrgent = true
+        }
+    }
+
+    func removeFile(_ generation: UInt64) { inbox.update { $0.doomedFiles.append(generation) } }
+
+    /// Asks for the removal of a row that failed its checks.
+    func reportDamage(hash: UInt64, generation: UInt64) {
+        counters.add(to: .readErrors)
+        inbox.update { $0.damagedRows.append((hash, generation)) }
+    }
+
+    /// Runs `request` on the writer's thread, between batches. False if the tier is stopping.
+    func ask(_ request: @escaping @Sendable (DiskWriter) -> Void) -> Bool {
+        inbox.update { inbox in
+            if inbox.isStopping { return false }
+            inbox.requests.append(request)
+            inbox.isUrgent = true
+            return true
+        }
+    }
+
+    func noteWriteFailure(_ error: ValueFileError) { counters.add(to: .writeErrors) }
+
+    func createFile(_ file: DraftFile) throws(ValueFileError) -> ValueFileWriter {
+        let files = store.withLock { $0.files }
+        let key = file.key
+        return try files.create(generation: file.generation, key: key.span)
+    }
+
+    // MARK: Threads
+
+    func start(_ start: DiskStart) {
+        let writer = OSThread(name: "disk-writer") { [self] in DiskWriter(self).run(start.index.value) }
+        let readers = (0..<max(1, options.readers)).map { number in
+            OSThread(name: "disk-reader-\(number)") { [self] in DiskReader(self).run() }
+        }
+        threads.withLock { $0 = [writer] + readers }
+    }
+
+    /// Finishes queued jobs, drains the journal, closes the store cleanly, ends the threads and lets the directory go.
+    func stop() {
+        let threads = threads.withLock { threads in
+            let running = threads
+            threads = []
+            return running
+        }
+        guard let writer = threads.first else { return }
+        jobs.withLock { $0.isStopping = true }
+        for _ in threads.dropFirst() { jobsReady.signal() }
+        for reader in threads.dropFirst() { reader.join() }
+        inbox.update { $0.isStopping = true }
+        writer.join()
+        directory.release()
+    }
+}
+
+/// Limits of the disk tier that may change while it runs.
+struct DiskLimits: Sendable {
+    var bytesMax: Int
+    var entriesMax: Int?
+    var ageMax: Int64?
+    var ageBase: AgeBase
+    var freeBytesMin: Int?
+
+    init(_ options: DiskOptions) {
+        bytesMax = options.bytesMax
+        entriesMax = options.entriesMax
+        ageMax = options.ageMax
+        ageBase = options.ageBase
+        freeBytesMin = options.freeBytesMin
+    }
+}
+
+/// The writer's view of the store after its last batch.
+struct DiskReport: Sendable {
+    var totals = DiskTotals()
+    var indexBytes = 0
+    var freeIndexBytes = 0
+    var walBytes = 0
+    var lastError: String?
+
+    /// Allocated bytes of the directory, without the journal.
+    var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
+}
+
+/// The source of generations: epoch in the upper 24 bits, a counter below. Never repeats, not even after a crash.
+final class Generations: Sendable {
+    private let last: Atomic<UInt64>
+
+    init(epoch: UInt32) { last = Atomic(UInt64(epoch) << 40) }
+
+    /// A number greater than all before it.
+    @inline(__always)
+    func next() -> UInt64 { last.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    /// A new epoch began.
+    func raise(epoch: UInt32) { last.store(UInt64(epoch) << 40, ordering: .relaxed) }
+}
+
+/// Counts of the disk tier since start. Any thread may add to them.
+final class DiskCounters: Sendable {
+    enum Name: Int, CaseIterable {
+        case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
+        case quarantines, orphansRemoved
+    }
+
+    private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)
+
+    func add(_ amount: Int = 1, to name: Name) { values.withLock { $0[name.rawValue] += amount } }
+
+    subscript(name: Name) -> Int { values.withLock { $0[name.rawValue] } }
+}

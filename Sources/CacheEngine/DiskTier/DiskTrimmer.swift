@@ -1,0 +1,183 @@
+// What leaves the disk, and when: expired entries first, then over the byte limit, over the entry limit, too old, and
+// for the file system's free space.
+//
+// Works in slices between the writer's batches: a slice deletes at most a few hundred rows in one transaction, so a
+// client's write never waits for a long trim. Victims are the least recently used rows; one whose entry has been used in
+// memory since is not deleted, its row is told of that use instead.
+
+import Primitives
+
+/// Confined to the writer's thread.
+final class DiskTrimmer {
+    private static let sliceRows = 256
+    /// Trimming over a limit goes on until the use is below this share of it.
+    private static let lowWatermark = 0.97
+    private static let vacuumPagesPerStep = 256
+
+    private enum Walk {
+        case none
+        case at(Int64)
+    }
+
+    private var flushWalk = Walk.none
+    private var writtenWalk = Walk.none
+    /// Whether the last step stopped for its slice, not because there was nothing to do.
+    private(set) var hasMore = false
+
+    /// Rows of flushed generations are to be deleted.
+    func beginFlushSweep() { flushWalk = .at(0) }
+
+    /// One slice of trimming.
+    func step(_ writer: DiskWriter) {
+        guard let index = writer.index else { return }
+        do throws(DiskError) {
+            hasMore = try trimExpired(index, writer)
+            if try trimOverLimits(index, writer) { hasMore = true }
+            if try trimOld(index, writer) { hasMore = true }
+            if try sweepFlushed(index, writer) { hasMore = true }
+            try giveSpaceBack(index, writer)
+        } catch {
+            index.rollback()
+            writer.disk.counters.add(to: .writeErrors)
+            if error.kind == .corrupt { writer.degrade("\(error)") }
+        }
+    }
+
+    /// Frees what can be freed after the file system reported that it is full.
+    func makeRoom(_ writer: DiskWriter) {
+        guard let index = writer.index else { return }
+        do throws(DiskError) {
+            _ = try index.checkpoint(.truncate)
+            let victims = try index.leastRecent(limit: Self.sliceRows)
+            try delete(victims, index, writer, countAs: .evictions)
+        } catch {
+            index.rollback()
+        }
+    }
+
+    // MARK: Reasons
+
+    private func trimExpired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
+        let now = writer.memory.wall(writer.memory.clock.now())
+        let victims = try index.expired(before: now, limit: Self.sliceRows)
+        try delete(victims, index, writer, countAs: .expirations)
+        return victims.count == Self.sliceRows
+    }
+
+    private func trimOverLimits(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
+        let limits = writer.disk.limits.withLock { $0 }
+        let excessBytes = excess(index, writer, limits)
+        let excessEntries = limits.entriesMax.map { index.totals.entries - $0 } ?? 0
+        guard excessBytes > 0 || excessEntries > 0 else { return false }
+        let candidates = try index.leastRecent(limit: Self.sliceRows)
+        var victims: [TrimCandidate] = []
+        var freed = 0
+        try index.begin()
+        for candidate in candidates where freed < excessBytes || victims.count < excessEntries {
+            if try spare(candidate, index, writer) { continue }
+            victims.append(candidate)
+            freed += max(candidate.fileBytes, candidate.valueBytes + 128)
+        }
+        try deleteAndCommit(victims, index, writer, countAs: .evictions)
+        return !candidates.isEmpty
+    }
+
+    /// Bytes to get rid of: what is used beyond the limit, down to the low watermark; more if the file system is short.
+    private func excess(_ index: DiskIndex, _ writer: DiskWriter, _ limits: DiskLimits) -> Int {
+        let used = index.pageBytes - index.freePages * index.pageSize + index.totals.fileBytes
+        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits)
+        let limit = max(0, limits.bytesMax - fixed)
+        var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
+        if let freeMin = limits.freeBytesMin {
+            do throws(StoreError) {
+                let available = try writer.disk.directory.availableBytes()
+                excess = max(excess, freeMin - available)
+            } catch {
+                writer.disk.counters.add(to: .readErrors)
+            }
+        }
+        return excess
+    }
+
+    /// Whether the entry has been used in memory after its row says; then the row is told.
+    private func spare(
+        _ victim: TrimCandidate, _ index: DiskIndex, _ writer: DiskWriter
+    ) throws(DiskError) -> Bool {
+        let memory = writer.memory
+        guard let accessed = memory.shard(victim.hash).withLock({ $0.table.lastAccess(victim.hash) }) else {
+            return false
+        }
+        let time = memory.wallTime(bootSeconds: accessed)
+        let news = Int64(RecencyRule.granularityMinutes) * 60_000
+        guard time.milliseconds >= victim.accessed.milliseconds + news else { return false }
+        try index.setAccessed(hash: victim.hash, time)
+        return true
+    }
+
+    private func trimOld(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
+        let limits = writer.disk.limits.withLock { $0 }
+        guard let ageMax = limits.ageMax else { return false }
+        let now = writer.memory.wall(writer.memory.clock.now())
+        let border = WallTime(milliseconds: now.milliseconds - ageMax)
+        switch limits.ageBase {
+        case .access:
+            let candidates = try index.idle(accessedBefore: border, limit: Self.sliceRows)
+            if candidates.isEmpty { return false }
+            var victims: [TrimCandidate] = []
+            try index.begin()
+            for candidate in candidates where try !spare(candidate, index, writer) { victims.append(candidate) }
+            try deleteAndCommit(victims, index, writer, countAs: .expirations)
+            return candidates.count == Self.sliceRows
+        case .write:
+            let start: Int64 = if case .at(let row) = writtenWalk { row } else { 0 }
+            let page = try index.writtenBefore(border, after: start, limit: Self.sliceRows * 4)
+            try delete(page.candidates, index, writer, countAs: .expirations)
+            writtenWalk = page.next.map(Walk.at) ?? .none
+            return page.next != nil
+        }
+    }
+
+    private func sweepFlushed(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
+        guard case .at(let start) = flushWalk else { return false }
+        let page = try index.flushed(upTo: index.flushGeneration, after: start, limit: Self.sliceRows * 4)
+        try delete(page.candidates, index, writer, countAs: nil)
+        flushWalk = page.next.map(Walk.at) ?? .none
+        return page.next != nil
+    }
+
+    // MARK: Doing it
+
+    /// The write-ahead log is checkpointed when it has grown beyond this.
+    private static func walBytesMax(_ limits: DiskLimits) -> Int { min(16 << 20, limits.bytesMax / 16) }
+
+    private func delete(
+        _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
+    ) throws(DiskError) {
+        guard !victims.isEmpty else { return }
+        try index.begin()
+        try deleteAndCommit(victims, index, writer, countAs: counter)
+    }
+
+    /// Deletes rows in the open transaction, commits it, then removes their files.
+    private func deleteAndCommit(
+        _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
+    ) throws(DiskError) {
+        var files: [UInt64] = []
+        for victim in victims {
+            let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation)
+            if let old, old.fileBytes > 0 { files.append(old.generation) }
+        }
+        try index.commit()
+        writer.removeFiles(files)
+        if let counter { writer.disk.counters.add(victims.count, to: counter) }
+    }
+
+    private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) {
+        let limits = writer.disk.limits.withLock { $0 }
+        if index.walBytes > Self.walBytesMax(limits) { _ = try index.checkpoint(.truncate) }
+        // Keep some free pages for the next writes; give the rest back a little at a time.
+        let kept = max(min(8 << 20, limits.bytesMax / 16), index.pageBytes / 16)
+        let isGenerous = index.freePages * index.pageSize > kept
+        if isGenerous { try index.incrementalVacuum(pages: Self.vacuumPagesPerStep) }
+    }
+}

@@ -1,0 +1,429 @@
+// The disk writer: the one thread that commits and checkpoints.
+//
+// Its loop: wait for work, bring one batch of journal records into the index in one transaction, forget them (pending
+// tables, journal tail), remove the files that they replaced, then do one slice of trimming. The order within a batch is
+// what crash safety rests on:
+//
+//     rows commit -> pending writes are forgotten -> the journal's tail moves -> replaced files are unlinked -> barriers
+//
+// A kill between any two steps leaves work done twice, or an orphaned file, never a lost or an old value. Of several
+// records of one key only the newest is applied: a newer record always says everything about its key.
+
+import Primitives
+import Synchronization
+
+/// Confined to its thread.
+final class DiskWriter {
+    let disk: DiskTier
+    var memory: MemoryTier { disk.memory }
+    /// nil while the tier is degraded.
+    var index: DiskIndex?
+    let trimmer = DiskTrimmer()
+    private let cleanup: DiskCleanup
+    private var failures = 0
+    /// When, on the boot clock, a failed commit may be tried again.
+    private var retryAt = Instant(milliseconds: 0)
+    private var nextTrim = Instant(milliseconds: 0)
+    /// Since when the journal has been without room for somebody.
+    private var roomMissingSince: Instant?
+
+    /// How long a batch may gather before it is committed, in ms: longer batches cost less per write.
+    private static let gatherMilliseconds: Int64 = 5
+    /// How long a client waits for room in the journal before its write goes on without the disk, in ms.
+    private static let roomPatience: Int64 = 2000
+
+    init(_ disk: DiskTier) {
+        self.disk = disk
+        cleanup = DiskCleanup(replayedUpTo: disk.journal.extent.sequence)
+    }
+
+    func run(_ index: DiskIndex) {
+        self.index = index
+        if index.flushGeneration > 0 { trimmer.beginFlushSweep() }
+        publishReport()
+        while true {
+            let inbox = wait()
+            perform(inbox)
+            serveJournal(inbox)
+            if inbox.isStopping, isDrained { break }
+            housekeep()
+        }
+        close()
+    }
+
+    // MARK: Waiting
+
+    private func wait() -> DiskTier.Inbox {
+        let isBusy = disk.journal.usedBytes > 0
+        if isBusy && memory.clock.now() >= retryAt {
+            // Something is there: gather a little more, unless somebody waits.
+            _ = disk.inbox.wait(milliseconds: Self.gatherMilliseconds) { $0.isUrgent || $0.isStopping ? () : nil }
+            return take()
+        }
+        if !isBusy && !disk.journal.declareIdle() { return take() }
+        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore)
+        let timeout = hasChores ? 10 : (isBusy ? 100 : min(disk.options.trimInterval, 1000))
+        _ = disk.inbox.wait(milliseconds: timeout) { inbox in
+            inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
+        }
+        return take()
+    }
+
+    /// Takes everything out of the inbox but the wish to stop and the waiters whose time has not come.
+    private func take() -> DiskTier.Inbox {
+        disk.inbox.withLock { inbox in
+            let taken = inbox
+            inbox.isAwake = false
+            inbox.isUrgent = false
+            inbox.doomedFiles = []
+            inbox.damagedRows = []
+            inbox.requests = []
+            return taken
+        }
+    }
+
+    private var isDrained: Bool { disk.journal.usedBytes == 0 || index == nil || memory.clock.now() < retryAt }
+
+    // MARK: The journal
+
+    private func serveJournal(_ inbox: DiskTier.Inbox) {
+        if index == nil { return recoverIfDue() }
+        if memory.clock.now() >= retryAt { drain(inbox) }
+        settleWaiters()
+    }
+
+    private func drain(_ inbox: DiskTier.Inbox) {
+        let end = disk.journal.extent.head
+        while let batch = JournalBatch(disk.journal, upTo: end) {
+            do throws(DiskError) {
+                try commit(batch)
+            } catch {
+                return handle(error)
+            }
+            failures = 0
+            if disk.state == .full { changeState(.ok, "space") }
+            openJournalIfClosed()
+            settleWaiters()
+            trimmer.step(self)
+        }
+    }
+
+    private func commit(_ batch: JournalBatch) throws(DiskError) {
+        guard let index else { return }
+        var replaced: [UInt64] = batch.supersededFiles
+        do throws(DiskError) {
+            try index.begin()
+            for position in batch.positions {
+                if let old = try apply(disk.journal.record(at: position), to: index) { replaced.append(old) }
+            }
+            if let flush = batch.flush { applyFlush(flush, to: index) }
+            index.setSequence(batch.sequence)
+            try tellRecency(index)
+            try index.commit()
+        } catch {
+            index.rollback()
+            throw error
+        }
+        forget(batch)
+        removeFiles(replaced)
+        disk.counters.add(to: .commits)
+        disk.counters.add(batch.recordCount, to: .committedWrites)
+        disk.counters.add(batch.recordCount - batch.positions.count, to: .coalescedWrites)
+        publishReport()
+    }
+
+    /// Brings one record into the index; returns the generation of a file that it replaced.
+    private func apply(_ record: JournalRecord, to index: DiskIndex) throws(DiskError) -> UInt64? {
+        let header = record.header
+        let key = unsafe Span<UInt8>(_unsafeBytes: record.key)
+        let metadata = EntryMetadata(header)
+        var old: Replaced?
+        switch record.kind {
+        case .inlineEntry:
+            old = try unsafe index.putInline(
+                hash: header.hash, key: key, metadata: metadata, extended: Span(_unsafeBytes: record.extended),
+                value: Span(_unsafeBytes: record.value))
+        case .fileEntry:
+            old = try unsafe index.putFile(
+                hash: header.hash, key: key, metadata: metadata, extended: Span(_unsafeBytes: record.extended),
+                fileBytes: Int(header.fileKiB) << 10)
+        case .deletion:
+            old = try index.delete(hash: header.hash, key: key)
+        case .touch:
+            _ = try index.touch(
+                hash: header.hash, key: key, deadline: metadata.deadline, marks: metadata.marks, cas: metadata.cas,
+                accessed: metadata.written)
+        case .flush, nil:
+            invariant(false, "a flush is not applied as a row")
+        }
+        guard let old, old.fileBytes > 0, old.generation != header.generation else { return nil }
+        return old.generation
+    }
+
+    private func applyFlush(_ flush: JournalBatch.Flush, to index: DiskIndex) {
+        index.setFlush(generation: max(flush.generation, index.flushGeneration), at: flush.at)
+        trimmer.beginFlushSweep()
+    }
+
+    /// The batch is in the index: lookups need not ask the journal for it any more, and its room is free.
+    private func forget(_ batch: JournalBatch) {
+        do throws(StoreError) {
+            try disk.directory.writeAnchor(sequence: batch.sequence, clean: false, sync: disk.waitsForCommit)
+        } catch {
+            disk.counters.add(to: .writeErrors)
+        }
+        for hash in batch.hashes {
+            memory.shard(hash).withLock { $0.pending.remove(hash, upTo: batch.sequence) }
+        }
+        disk.journal.advance(to: batch.end, sequence: batch.sequence)
+    }
+
+    /// Completes barriers whose writes are durable, and lets those go on who waited for room.
+    private func settleWaiters() {
+        let (tail, head, _) = disk.journal.extent
+        let committed = index?.sequence ?? 0
+        let hasRoom = Int(head - tail) <= disk.journal.capacity / 2 || disk.isJournalClosed.load(ordering: .relaxed)
+        let now = memory.clock.now()
+        let (ready, goes, waits): ([Waiter], [Waiter], Bool) = disk.inbox.withLock { inbox in
+            let ready = inbox.barriers.filter { $0.sequence <= committed }.map(\.waiter)
+            inbox.barriers.removeAll { $0.sequence <= committed }
+            let goes = hasRoom ? inbox.roomWaiters : []
+            if hasRoom { inbox.roomWaiters = [] }
+            return (ready, goes, !inbox.roomWaiters.isEmpty)
+        }
+        for waiter in ready { waiter.complete(.retry) }
+        for waiter in goes { waiter.complete(.retry) }
+        if !waits {
+            roomMissingSince = nil
+        } else if let since = roomMissingSince {
+            if now >= since.advanced(byMilliseconds: Self.roomPatience) { closeJournal() }
+        } else {
+            roomMissingSince = now
+        }
+    }
+
+    // MARK: Without the disk for a while
+
+    /// Lets writes go on without being journalled. The flag in the journal's file says so to the next start.
+    private func closeJournal() {
+        disk.journal.setBarred(true)
+        disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+        settleWaiters()
+    }
+
+    /// Takes writes into the journal again, after the rows of all keys that were written without it are gone.
+    private func openJournalIfClosed() {
+        guard disk.isJournalClosed.load(ordering: .relaxed), let index else { return }
+        disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
+        var barred: [UInt64] = []
+        for shard in memory.shards {
+            shard.withLock { $0.pending.forEach { if $1.kind == .barred { barred.append($0) } } }
+        }
+        do throws(DiskError) {
+            try index.begin()
+            var files: [UInt64] = []
+            for hash in barred {
+                if let old = try index.delete(hash: hash, ifGeneration: nil), old.fileBytes > 0 { files.append(old.generation) }
+            }
+            try index.commit()
+            for hash in barred {
+                memory.shard(hash).withLock { shard in
+                    if shard.pending.find(hash)?.kind == .barred { shard.pending.remove(hash, upTo: .max) }
+                }
+            }
+            disk.journal.setBarred(false)
+            removeFiles(files)
+        } catch {
+            index.rollback()
+            disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+            handle(error)
+        }
+    }
+
+    private func handle(_ error: DiskError) {
+        disk.counters.add(to: .writeErrors)
+        disk.report.withLock { $0.lastError = "\(error)" }
+        failures += 1
+        reopenIndex()
+        let now = memory.clock.now()
+        switch error.kind {
+        case .full:
+            changeState(.full, "\(error)")
+            trimmer.makeRoom(self)
+            retryAt = now.advanced(byMilliseconds: min(1000, 50 << min(failures, 5)))
+        case .corrupt: if index != nil { degrade("\(error)") }
+        default:
+            if failures >= 3 { return degrade("\(error)") }
+            retryAt = now.advanced(byMilliseconds: 100)
+        }
+    }
+
+    /// After a failure the outcome of the last transaction is unknown: only a new connection tells.
+    private func reopenIndex() {
+        guard let old = index else { return }
+        old.close()
+        do throws(DiskError) {
+            index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
+        } catch {
+            // Kept, closed: every use of it fails, which is counted, and ends in `degrade`.
+            disk.report.withLock { $0.lastError = "\(error)" }
+            if error.kind == .corrupt { degrade("\(error)") }
+        }
+    }
+
+    /// Gives the store up: the cache is memory only until a new one can be made.
+    func degrade(_ reason: String) {
+        changeState(.degraded, reason)
+        disk.journal.setBarred(true)
+        index?.close()
+        index = nil
+        // After the change of state, under each shard's lock: no write can be journalled behind this.
+        for shard in memory.shards {
+            shard.withLock { shard in
+                shard.pending.removeAll()
+                shard.flights.removeAll()
+            }
+        }
+        let (barriers, room) = disk.inbox.withLock { inbox in
+            let taken = (inbox.barriers, inbox.roomWaiters)
+            inbox.barriers = []
+            inbox.roomWaiters = []
+            return taken
+        }
+        for barrier in barriers { barrier.waiter.complete(.failed) }
+        for waiter in room { waiter.complete(.retry) }
+        retryAt = memory.clock.now()
+    }
+
+    /// Makes a new store in place of the one that was given up.
+    private func recoverIfDue() {
+        let now = memory.clock.now()
+        guard now >= retryAt else { return }
+        retryAt = now.advanced(byMilliseconds: 1000)
+        do {
+            try disk.directory.quarantine("given up while running")
+            let index = try DiskIndex(
+                directory: disk.directory, options: DiskStart.indexOptions(disk.options))
+            let files = try disk.directory.valueFiles()
+            disk.generations.raise(epoch: disk.directory.epoch)
+            disk.store.withLock { store in
+                store.number += 1
+                store.location = disk.directory.location
+                store.files = files
+            }
+            disk.journal.discardAll()
+            try index.begin()
+            index.setSequence(disk.journal.extent.sequence)
+            try index.commit()
+            self.index = index
+            disk.journal.setBarred(false)
+            disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
+            disk.counters.add(to: .quarantines)
+            failures = 0
+            cleanup.restart()
+            changeState(.ok, "a new, empty store")
+        } catch {
+            disk.report.withLock { $0.lastError = "\(error)" }
+        }
+    }
+
+    func changeState(_ state: DiskState, _ reason: String) {
+        guard disk.state != state else { return }
+        disk.setState(state)
+        disk.announce(state, reason)
+    }
+
+    // MARK: Between batches
+
+    private func perform(_ inbox: DiskTier.Inbox) {
+        removeFiles(inbox.doomedFiles)
+        removeDamaged(inbox.damagedRows)
+        for request in inbox.requests { request(self) }
+    }
+
+    private func removeDamaged(_ rows: [(hash: UInt64, generation: UInt64)]) {
+        guard let index, !rows.isEmpty else { return }
+        do throws(DiskError) {
+            var files: [UInt64] = []
+            try index.begin()
+            for row in rows {
+                if let old = try index.delete(hash: row.hash, ifGeneration: row.generation), old.fileBytes > 0 {
+                    files.append(old.generation)
+                }
+            }
+            try index.commit()
+            removeFiles(files)
+        } catch {
+            index.rollback()
+            handle(error)
+        }
+    }
+
+    /// Unlinks value files that no row refers to any more. A failure leaves an orphan for the next start's sweep.
+    func removeFiles(_ generations: [UInt64]) {
+        guard !generations.isEmpty else { return }
+        let files = disk.store.withLock { $0.files }
+        for generation in generations {
+            do { _ = try files.remove(generation: generation) } catch { disk.counters.add(to: .writeErrors) }
+        }
+    }
+
+    /// Brings access times of entries that left memory into the open transaction.
+    private func tellRecency(_ index: DiskIndex) throws(DiskError) {
+        for shard in memory.shards {
+            let news = shard.withLock { shard in
+                let news = shard.recency
+                shard.recency.removeAll(keepingCapacity: true)
+                return news
+            }
+            for access in news {
+                try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
+            }
+        }
+    }
+
+    private func housekeep() {
+        let now = memory.clock.now()
+        guard index != nil else { return }
+        cleanup.step(self)
+        guard now >= nextTrim || trimmer.hasMore else { return }
+        if now >= nextTrim { checkDirectory() }
+        nextTrim = now.advanced(byMilliseconds: disk.options.trimInterval)
+        trimmer.step(self)
+        publishReport()
+    }
+
+    /// The directory may have been removed, renamed or unmounted under us.
+    private func checkDirectory() {
+        do throws(StoreError) { try disk.directory.checkIntact() } catch { degrade("\(error)") }
+    }
+
+    func publishReport() {
+        guard let index else { return }
+        let walBytes = index.walBytes
+        let indexBytes = index.pageBytes
+        let free = index.freePages * index.pageSize
+        disk.report.withLock { report in
+            report.totals = index.totals
+            report.indexBytes = indexBytes
+            report.freeIndexBytes = free
+            report.walBytes = walBytes
+        }
+    }
+
+    private func close() {
+        guard let index else { return }
+        do {
+            try index.begin()
+            try tellRecency(index)
+            try index.commit()
+            _ = try index.checkpoint(.truncate)
+            let isClean = disk.journal.usedBytes == 0 && !disk.isJournalClosed.load(ordering: .relaxed)
+            let sequence = index.sequence
+            index.close()
+            try disk.directory.writeAnchor(sequence: sequence, clean: isClean, sync: true)
+        } catch {
+            index.close()
+        }
+    }
+}

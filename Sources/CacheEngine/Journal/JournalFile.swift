@@ -1,0 +1,189 @@
+// The journal's file: making it, mapping it, and finding its tail and head again at start.
+//
+// Header page (4096 bytes): magic, version, capacity, seed, boot id hash, barred flag; then two mark slots. A mark says
+// which position and sequence are in the index; the two slots are written in turn, each with a checksum, so one of them
+// is always whole. Used by one thread, before the journal is shared.
+
+import Glibc
+import Hashing
+import Primitives
+
+/// An opened journal file with what recovery found in it.
+@safe
+struct JournalFile {
+    static let headerBytes = 4096
+    private static let magic: UInt64 = 0x4c4e_524a_4448_4343  // "CCHDJRNL"
+    private static let version: UInt64 = 1
+
+    private enum Offset {
+        static let magic = 0
+        static let version = 8
+        static let capacity = 16
+        static let seed = 24
+        static let boot = 32
+        static let barred = 40
+        static let marks = [64, 128]
+    }
+
+    private struct Mark {
+        var position: UInt64
+        var sequence: UInt64
+        var sum: UInt64
+
+        init(position: UInt64, sequence: UInt64, seed: UInt64) {
+            self.position = position
+            self.sequence = sequence
+            sum = Self.sum(position, sequence, seed)
+        }
+
+        func isWhole(seed: UInt64) -> Bool { sum == Self.sum(position, sequence, seed) }
+
+        private static func sum(_ position: UInt64, _ sequence: UInt64, _ seed: UInt64) -> UInt64 {
+            let pair = (position, sequence)
+            return unsafe withUnsafeBytes(of: pair) { unsafe xxh3($0, seed: seed) }
+        }
+    }
+
+    /// A system call on the journal failed, or the file system has no room for it.
+    struct Failure: Error {
+        let operation: String
+        let errno: Int32
+    }
+
+    let capacity: Int
+    let seed: UInt64
+    // SAFETY: mapping of headerBytes + capacity bytes; ownership passes to `Journal`, which unmaps it.
+    let mapping: UnsafeMutableRawPointer
+    private(set) var tail: UInt64 = 0
+    private(set) var head: UInt64 = 0
+    private(set) var sequence: UInt64 = 0
+    /// Writes were acknowledged that the file does not have.
+    private(set) var isBarred = false
+
+    /// Opens the journal in `descriptor` (owned; closed here) for a store whose index has everything up to
+    /// `indexSequence`.
+    ///
+    /// With `replays`, records of the same boot after that sequence are kept; otherwise, and when anything about the
+    /// file is in doubt, it starts empty at `indexSequence`.
+    static func open(
+        descriptor: Int32, capacity wanted: Int, seed: UInt64, boot: UInt64, replays: Bool, indexSequence: UInt64
+    ) throws(Failure) -> JournalFile {
+        defer { close(descriptor) }
+        if replays, let old = try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
+            // A journal of another size is drained first; the new size comes with a start that finds it empty.
+            if old.head != old.tail || old.isBarred || old.capacity == wanted { return old }
+            unsafe munmap(old.mapping, headerBytes + old.capacity)
+        }
+        return try fresh(descriptor, capacity: wanted, seed: seed, boot: boot, sequence: indexSequence)
+    }
+
+    private init(capacity: Int, seed: UInt64, mapping: UnsafeMutableRawPointer) {
+        self.capacity = capacity
+        self.seed = seed
+        unsafe self.mapping = mapping
+    }
+
+    private static func fresh(
+        _ descriptor: Int32, capacity: Int, seed: UInt64, boot: UInt64, sequence: UInt64
+    ) throws(Failure) -> JournalFile {
+        if ftruncate(descriptor, 0) != 0 { throw Failure(operation: "truncate", errno: errno) }
+        let allocated = posix_fallocate(descriptor, 0, headerBytes + capacity)
+        if allocated != 0 { throw Failure(operation: "allocate", errno: allocated) }
+        var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: try map(descriptor, headerBytes + capacity))
+        let mapping = unsafe file.mapping
+        unsafe mapping.storeBytes(of: UInt64(capacity), toByteOffset: Offset.capacity, as: UInt64.self)
+        unsafe mapping.storeBytes(of: seed, toByteOffset: Offset.seed, as: UInt64.self)
+        unsafe mapping.storeBytes(of: boot, toByteOffset: Offset.boot, as: UInt64.self)
+        unsafe mapping.storeBytes(of: version, toByteOffset: Offset.version, as: UInt64.self)
+        unsafe mark(mapping, position: 0, sequence: sequence, seed: seed)
+        // The magic comes last: a kill before it leaves a file that is not a journal.
+        unsafe mapping.storeBytes(of: magic, toByteOffset: Offset.magic, as: UInt64.self)
+        file.sequence = sequence
+        return file
+    }
+
+    /// The file as it is, if it is a journal of this boot; nil if it has to be made anew.
+    private static func existing(
+        _ descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
+    ) throws(Failure) -> JournalFile? {
+        var status = stat()
+        if unsafe fstat(descriptor, &status) != 0 { throw Failure(operation: "stat", errno: errno) }
+        guard status.st_size > headerBytes, status.st_size % 8 == 0 else { return nil }
+        let mapping = unsafe try map(descriptor, Int(status.st_size))
+        func field(_ offset: Int) -> UInt64 { unsafe mapping.load(fromByteOffset: offset, as: UInt64.self) }
+        let capacity = Int(status.st_size) - headerBytes
+        let isOurs =
+            field(Offset.magic) == magic && field(Offset.version) == version && field(Offset.seed) == seed
+            && field(Offset.capacity) == UInt64(capacity) && field(Offset.boot) == boot
+        var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: mapping)
+        guard isOurs, file.recover(indexSequence: indexSequence) else {
+            unsafe munmap(mapping, Int(status.st_size))
+            return nil
+        }
+        file.isBarred = field(Offset.barred) != 0
+        return file
+    }
+
+    private static func map(_ descriptor: Int32, _ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {
+        guard let mapping = unsafe mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0),
+            unsafe mapping != MAP_FAILED
+        else { throw Failure(operation: "map", errno: errno) }
+        return unsafe mapping
+    }
+
+    /// Walks the records from the newest whole mark on. False if no mark is whole, or if records are missing between
+    /// the index and the journal.
+    private mutating func recover(indexSequence: UInt64) -> Bool {
+        let marks = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
+        guard let mark = marks.filter({ $0.isWhole(seed: seed) }).max(by: { $0.sequence < $1.sequence }) else {
+            return false
+        }
+        // A commit may have been killed between the index and the mark: such records are skipped, not repeated.
+        guard mark.sequence <= indexSequence else { return false }
+        tail = mark.position
+        head = mark.position
+        sequence = mark.sequence
+        while let next = wholeRecord(at: head, after: sequence) {
+            head = next
+            sequence += 1
+            if sequence <= indexSequence { tail = head }
+        }
+        return sequence >= indexSequence
+    }
+
+    /// Checks the record at `position`; returns the position behind it, nil at the journal's end.
+    private func wholeRecord(at position: UInt64, after sequence: UInt64) -> UInt64? {
+        var position = position
+        let ring = unsafe mapping + Self.headerBytes
+        var place = Int(position % UInt64(capacity))
+        if capacity - place >= 4, unsafe (ring + place).loadUnaligned(as: UInt32.self) == UInt32.max {
+            position += UInt64(capacity - place)
+            place = 0
+        }
+        guard capacity - place >= JournalHeader.bytes else { return nil }
+        let header = unsafe (ring + place).loadUnaligned(as: JournalHeader.self)
+        let bytes = Int(header.recordBytes)
+        let valueBytes = header.kind == JournalHeader.Kind.inlineEntry.rawValue ? Int(header.valueBytes) : 0
+        let payload = Int(header.keyBytes) + Int(header.extendedBytes) + valueBytes
+        guard header.sequence == sequence + 1, bytes <= capacity - place, bytes % 8 == 0,
+            bytes == (JournalHeader.bytes + payload + 7) & ~7,
+            JournalHeader.Kind(rawValue: header.kind) != nil
+        else { return nil }
+        let bytesOfPayload = unsafe UnsafeRawBufferPointer(start: ring + place + JournalHeader.bytes, count: payload)
+        guard unsafe header.computedSum(payload: bytesOfPayload, seed: seed) == header.sum else { return nil }
+        return position + UInt64(bytes)
+    }
+
+    /// Writes the slot that holds the older mark: a kill half way through leaves the newer one whole.
+    static func mark(_ mapping: UnsafeMutableRawPointer, position: UInt64, sequence: UInt64, seed: UInt64) {
+        let present = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
+        let ages = present.map { $0.isWhole(seed: seed) ? $0.sequence + 1 : 0 }
+        let slot = ages[0] <= ages[1] ? 0 : 1
+        let mark = Mark(position: position, sequence: sequence, seed: seed)
+        unsafe mapping.storeBytes(of: mark, toByteOffset: Offset.marks[slot], as: Mark.self)
+    }
+
+    static func setBarred(_ mapping: UnsafeMutableRawPointer, _ isBarred: Bool) {
+        unsafe mapping.storeBytes(of: isBarred ? 1 : 0, toByteOffset: Offset.barred, as: UInt64.self)
+    }
+}

@@ -1,0 +1,83 @@
+// Why entries leave: a bounded stream of events for observers, delivered on the cache's background thread.
+//
+// Recording happens under a shard lock and costs one relaxed load while nobody observes. An observer that is too slow
+// loses events, and is told how many.
+
+import Primitives
+import Synchronization
+
+/// Something that happened to an entry.
+public struct CacheEvent: Sendable, Equatable {
+    /// Why the entry is no longer what it was.
+    public enum Reason: String, Sendable, CaseIterable {
+        /// Least recently used, when room was needed.
+        case evicted
+        /// Its time was over.
+        case expired
+        /// A newer value took its place.
+        case replaced
+        /// A client, or the program, deleted it.
+        case deleted
+        /// Everything was flushed; the key is empty.
+        case flushed
+    }
+
+    /// The reason.
+    public var reason: Reason
+    /// The entry's key.
+    public var key: [UInt8]
+    /// Bytes of its value.
+    public var valueBytes: Int
+}
+
+/// The events of one cache. Thread-safe.
+final class EventLog: Sendable {
+    typealias Observer = @Sendable (_ events: [CacheEvent], _ dropped: Int) -> Void
+
+    private struct State {
+        var waiting: [CacheEvent] = []
+        var dropped = 0
+        var observers: [Observer] = []
+    }
+
+    private static let waitingMax = 8192
+
+    private let isObserved = Atomic<Bool>(false)
+    /// Guards events that wait for delivery and the observers. A leaf.
+    private let state = Guarded(State(), rank: .leaf)
+
+    func add(_ observer: @escaping Observer) {
+        state.withLock { $0.observers.append(observer) }
+        isObserved.store(true, ordering: .relaxed)
+    }
+
+    @inline(__always)
+    func record(_ reason: CacheEvent.Reason, _ block: EntryBlock) {
+        guard isObserved.load(ordering: .relaxed) else { return }
+        append(CacheEvent(reason: reason, key: unsafe Array(block.key), valueBytes: block.valueBytes))
+    }
+
+    func recordFlush() {
+        guard isObserved.load(ordering: .relaxed) else { return }
+        append(CacheEvent(reason: .flushed, key: [], valueBytes: 0))
+    }
+
+    private func append(_ event: CacheEvent) {
+        state.withLock { state in
+            if state.waiting.count < Self.waitingMax { state.waiting.append(event) } else { state.dropped += 1 }
+        }
+    }
+
+    /// Hands the waiting events to the observers. Call on the background thread, holding no lock.
+    func deliver() {
+        guard isObserved.load(ordering: .relaxed) else { return }
+        let (events, dropped, observers) = state.withLock { state in
+            let taken = (state.waiting, state.dropped, state.observers)
+            state.waiting = []
+            state.dropped = 0
+            return taken
+        }
+        if events.isEmpty && dropped == 0 { return }
+        for observer in observers { observer(events, dropped) }
+    }
+}

@@ -1,0 +1,160 @@
+// Making blocks from what the disk knows about an entry, and back.
+
+import Primitives
+
+extension MemoryTier {
+    /// Gives a block that was just filled from disk the entry's metadata.
+    func dress(_ block: EntryBlock, _ metadata: EntryMetadata) {
+        block.cas = metadata.cas
+        block.flags = metadata.flags
+        block.marks = metadata.marks.persistent
+        block.deadline = instant(metadata.deadline)
+        block.written = instant(metadata.written).bootSeconds
+        block.accessed = instant(metadata.accessed).bootSeconds
+        // The row's read mark is its access time: see `Shard.noteAccess`.
+        if metadata.accessed.seconds > metadata.written.seconds { block.marks.formUnion([.fetched, .readMarkOnDisk]) }
+        block.knownAccess = RecencyRule.minutes(block.accessed)
+    }
+
+    /// A block that stands for a value in a file.
+    func makeStub(_ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: [UInt8]) -> EntryBlock? {
+        let bytes = MemoryLayout<FileReference>.size
+        guard let block = EntryBlock.make(
+            key: key.span, extended: extended.span, storedValueBytes: bytes, hash: hash)
+        else { return nil }
+        dress(block, metadata)
+        block.turnIntoStub(
+            valueBytes: metadata.valueBytes,
+            file: FileReference(generation: metadata.generation, sum: metadata.valueSum))
+        return block
+    }
+
+    /// A stub's or file entry's metadata, as a value file is checked against.
+    func metadata(ofStub block: EntryBlock) -> EntryMetadata {
+        let file = block.file
+        return EntryMetadata(
+            generation: file.generation, cas: block.cas, flags: block.flags, marks: block.marks.persistent,
+            deadline: wall(block.deadline), written: wallTime(bootSeconds: block.written),
+            accessed: wallTime(bootSeconds: block.accessed), valueBytes: block.valueBytes, valueSum: file.sum)
+    }
+
+    func wallTime(bootSeconds: UInt32) -> WallTime {
+        WallTime(milliseconds: Int64(bootSeconds) * 1000 + wallOffset)
+    }
+
+    /// Unlinks the stub that a failed stream was opened for. False if the key holds something else by now.
+    func dropStub(_ request: StreamRequest) -> Bool {
+        var garbage = Garbage()
+        let dropped = shard(request.hash).withLock { state in
+            let found = unsafe request.key.withUnsafeBytes { unsafe state.table.find(request.hash, $0) }
+            guard let block = found, block.isStub, block.file.generation == request.metadata.generation else {
+                return false
+            }
+            state.counters.misses += 1
+            state.unlink(block, into: &garbage)
+            return true
+        }
+        garbage.free()
+        return dropped
+    }
+}
+
+extension MemoryTier {
+    /// The entry that a journal record holds, as a block; nil if the record is of another key (of equal hash), or the
+    /// kernel refuses memory.
+    func makeBlock(_ record: JournalRecord, key: UnsafeRawBufferPointer) -> EntryBlock? {
+        let header = record.header
+        let recordKey = unsafe record.key
+        guard recordKey.count == key.count, unsafe recordKey.elementsEqual(key) else { return nil }
+        let metadata = EntryMetadata(header)
+        let extended = unsafe Span<UInt8>(_unsafeBytes: record.extended)
+        let keySpan = unsafe Span<UInt8>(_unsafeBytes: recordKey)
+        if record.kind == .fileEntry {
+            return unsafe makeStub(header.hash, Array(recordKey), metadata, Array(record.extended))
+        }
+        let block = EntryBlock.make(
+            key: keySpan, extended: extended, storedValueBytes: Int(header.valueBytes), hash: header.hash)
+        guard let block else { return nil }
+        unsafe block.stored.copyMemory(from: record.value)
+        dress(block, metadata)
+        return block
+    }
+
+    /// Puts what the block knows about its entry into a journal header.
+    func describe(_ block: EntryBlock, in header: inout JournalHeader) {
+        header.hash = block.hash
+        header.cas = block.cas
+        header.flags = block.flags
+        header.marks = block.marks.persistent.rawValue
+        header.deadline = wall(block.deadline).milliseconds
+        header.written = wallTime(bootSeconds: block.written).milliseconds
+        header.valueBytes = UInt32(block.valueBytes)
+    }
+}
+
+extension EntryBlock {
+    /// A block with the same key, extended data, flags and deadline, and room for a value of `valueBytes`; nil when the
+    /// kernel refuses memory.
+    func copy(valueBytes: Int) -> EntryBlock? {
+        let fresh = unsafe EntryBlock.make(
+            key: Span(_unsafeBytes: key), extended: Span(_unsafeBytes: extended), storedValueBytes: valueBytes,
+            hash: hash)
+        guard let fresh else { return nil }
+        fresh.flags = flags
+        fresh.deadline = deadline
+        fresh.marks = marks.persistent
+        fresh.accessed = accessed
+        fresh.written = written
+        return fresh
+    }
+
+    /// A copy with the value and all metadata; nil when the kernel refuses memory.
+    func copyWithValue() -> EntryBlock? {
+        guard let fresh = unsafe copy(valueBytes: stored.count) else { return nil }
+        unsafe fresh.stored.copyMemory(from: UnsafeRawBufferPointer(stored))
+        fresh.cas = cas
+        if isStub { fresh.turnIntoStub(valueBytes: valueBytes, file: file) }
+        return fresh
+    }
+
+    /// Like `copy`, for a value that stays in its file.
+    func copyAsStub(valueBytes: Int, file: FileReference) -> EntryBlock? {
+        let fresh = copy(valueBytes: MemoryLayout<FileReference>.size)
+        fresh?.turnIntoStub(valueBytes: valueBytes, file: file)
+        return fresh
+    }
+
+    /// Fills the value with `present` and `addition`, in that order or the other.
+    func join(_ present: UnsafeRawBufferPointer, _ addition: UnsafeRawBufferPointer, isAppend: Bool) {
+        let (first, second) = unsafe isAppend ? (present, addition) : (addition, present)
+        let target = unsafe stored
+        invariant(target.count == first.count + second.count)
+        unsafe UnsafeMutableRawBufferPointer(rebasing: target[..<first.count]).copyMemory(from: first)
+        unsafe UnsafeMutableRawBufferPointer(rebasing: target[first.count...]).copyMemory(from: second)
+    }
+
+    /// The entry is written now.
+    func stamp(_ now: Instant) {
+        written = now.bootSeconds
+        accessed = now.bootSeconds
+        knownAccess = RecencyRule.minutes(accessed)
+    }
+
+    /// Makes a block with room for a file reference stand for a value in a file.
+    func turnIntoStub(valueBytes: Int, file: FileReference) {
+        marks.insert(.stub)
+        self.valueBytes = valueBytes
+        self.file = file
+    }
+}
+
+extension Shard {
+    /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
+    func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
+        guard let write = pending.find(block.hash), write.kind == .touch else { return }
+        let header = disk.journal.record(at: write.position).header
+        block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
+        block.cas = header.cas
+        block.marks = EntryMarks(rawValue: header.marks).union(block.isStub ? .stub : [])
+    }
+}

@@ -1,0 +1,111 @@
+// The memory tier: the shards, the hash that chooses among them, and the clock relations that all of them share.
+//
+// Knows nothing of the disk. Limits are split evenly over the shards; because the hash is keyed and uniform, so is the
+// load.
+
+import Hashing
+import Primitives
+import Synchronization
+
+/// All shards of one cache. Thread-safe: each shard is behind its own lock.
+final class MemoryTier: Sendable {
+    let shards: [Guarded<Shard>]
+    private let shift: UInt64
+    private let seed: UInt64
+    let clock: any TimeSource
+    let events: EventLog
+    /// Civil time minus boot time in ms, fixed when the cache was opened: a clock jump while it runs moves no deadline.
+    let wallOffset: Int64
+    private let valueMax: Atomic<Int>
+
+    init(_ options: MemoryOptions, seed: UInt64, clock: any TimeSource, events: EventLog) {
+        let count = options.shards ?? Self.shardCount(bytesMax: options.bytesMax)
+        invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
+        let limits = Self.split(options, over: count)
+        shards = (0..<count).map { _ in Guarded(Shard(limits: limits), rank: .shard) }
+        shift = UInt64(64 - count.trailingZeroBitCount)
+        self.seed = seed
+        self.clock = clock
+        self.events = events
+        wallOffset = clock.wall().milliseconds - clock.now().milliseconds
+        valueMax = Atomic(Self.effectiveValueMax(options, limits))
+    }
+
+    /// Enough shards that threads rarely meet, few enough that a shard still holds several of the largest values.
+    private static func shardCount(bytesMax: Int?) -> Int {
+        guard let bytesMax else { return 16 }
+        var count = 1
+        while count < 16, bytesMax / (count * 2) >= 4 << 20 { count *= 2 }
+        return count
+    }
+
+    private static func split(_ options: MemoryOptions, over count: Int) -> ShardLimits {
+        ShardLimits(
+            bytes: options.bytesMax.map { max(1, $0 / count) },
+            entries: options.entriesMax.map { max(1, ($0 + count - 1) / count) })
+    }
+
+    private static func effectiveValueMax(_ options: MemoryOptions, _ limits: ShardLimits) -> Int {
+        limits.bytes.map { min(options.valueBytesMax, $0 / 2) } ?? options.valueBytesMax
+    }
+
+    /// Larger values are not kept in memory.
+    var valueBytesMax: Int { valueMax.load(ordering: .relaxed) }
+
+    /// Applies new limits and evicts down to them.
+    func setLimits(_ options: MemoryOptions) {
+        let limits = Self.split(options, over: shards.count)
+        valueMax.store(Self.effectiveValueMax(options, limits), ordering: .relaxed)
+        let now = clock.now()
+        for shard in shards {
+            var garbage = Garbage()
+            shard.withLock { shard in
+                shard.limits = limits
+                shard.evictToFit(sparing: nil, now: now, garbage: &garbage, log: events)
+            }
+            garbage.free()
+        }
+    }
+
+    // MARK: Hashing
+
+    /// The keyed hash of a key: chooses shard, bucket and row.
+    @inline(__always)
+    func hash(_ key: UnsafeRawBufferPointer) -> UInt64 { unsafe xxh3(key, seed: seed) }
+
+    @inline(__always)
+    func shard(_ hash: UInt64) -> Guarded<Shard> {
+        shards.count == 1 ? shards[0] : shards[Int(hash >> shift)]
+    }
+
+    // MARK: Clocks
+
+    /// A deadline for the disk.
+    func wall(_ instant: Instant) -> WallTime {
+        instant == .never ? .never : WallTime(milliseconds: instant.milliseconds &+ wallOffset)
+    }
+
+    /// A deadline from the disk.
+    func instant(_ wall: WallTime) -> Instant {
+        if wall == .never { return .never }
+        let (milliseconds, overflow) = wall.milliseconds.subtractingReportingOverflow(wallOffset)
+        return Instant(milliseconds: overflow ? .min : milliseconds)
+    }
+
+    // MARK: All shards at once
+
+    /// Runs `inner` while holding every shard's lock, then `each` for every shard, still under its lock.
+    ///
+    /// The one place where a thread holds two locks of one rank: always all of them, always in index order.
+    func withAllShards(inner: () -> Void, each: (inout Shard) -> Void) {
+        withShards(from: 0, inner: inner, each: each)
+    }
+
+    private func withShards(from index: Int, inner: () -> Void, each: (inout Shard) -> Void) {
+        guard index < shards.count else { return inner() }
+        shards[index].withLockInIndexOrder(isFirst: index == 0) { shard in
+            withShards(from: index + 1, inner: inner, each: each)
+            each(&shard)
+        }
+    }
+}

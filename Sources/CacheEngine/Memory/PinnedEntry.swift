@@ -1,0 +1,78 @@
+// Ways to look at an entry: `EntryView` under the shard lock, `PinnedEntry` after it.
+
+public import Primitives
+
+/// An entry as shown to the closure of `Cache.withEntry`. Not valid after the closure returned.
+@safe
+public struct EntryView {
+    let block: EntryBlock
+    let shard: Guarded<Shard>
+
+    /// The client's flags.
+    public var flags: UInt32 { block.flags }
+    /// The CAS id of this value.
+    public var cas: UInt64 { block.cas }
+    /// Bytes of the value.
+    public var valueBytes: Int { block.valueBytes }
+    /// When the entry expires.
+    public var deadline: Instant { block.deadline }
+    /// The value; valid only inside the closure.
+    public var value: UnsafeRawBufferPointer { unsafe block.value }
+    /// Data stored beside the value; valid only inside the closure.
+    public var extended: UnsafeRawBufferPointer { unsafe block.extended }
+
+    /// Keeps the entry's value readable after the closure, whatever happens to the entry.
+    public func pin() -> PinnedEntry { PinnedEntry(pinning: block, shard: shard) }
+}
+
+/// A value that stays readable for as long as this object lives.
+///
+/// The entry may be overwritten, deleted or evicted meanwhile: the block is freed with the last pin.
+public final class PinnedEntry: Sendable {
+    let block: EntryBlock
+    /// The shard whose lock guards the pin count; nil for a block that was never linked.
+    private let shard: Guarded<Shard>?
+
+    /// The client's flags.
+    public let flags: UInt32
+    /// The CAS id of this value.
+    public let cas: UInt64
+    /// When the entry expired or will expire, as of the time of pinning.
+    public let deadline: Instant
+    /// Bytes of the value.
+    public var valueBytes: Int { unsafe value.count }
+
+    /// Pins a linked block; call under the lock of its shard.
+    ///
+    /// Pins are 16 bits: a reader beyond that gets a copy of its own.
+    init(pinning linked: EntryBlock, shard: Guarded<Shard>) {
+        if linked.pins == .max, let copy = linked.copyWithValue() {
+            block = copy
+            self.shard = nil
+        } else {
+            invariant(linked.pins < .max, "no memory for a value that 65,535 readers hold")
+            linked.pins += 1
+            block = linked
+            self.shard = shard
+        }
+        flags = block.flags
+        cas = block.cas
+        deadline = block.deadline
+    }
+
+    /// The value; valid while this object lives.
+    public var value: UnsafeRawBufferPointer { unsafe block.value }
+
+    /// Data stored beside the value; valid while this object lives.
+    public var extended: UnsafeRawBufferPointer { unsafe block.extended }
+
+    deinit {
+        guard let shard else { return block.free() }
+        let block = block
+        let isLast = shard.withLock { _ in
+            block.pins -= 1
+            return block.pins == 0 && block.marks.contains(.unlinked)
+        }
+        if isLast { block.free() }
+    }
+}

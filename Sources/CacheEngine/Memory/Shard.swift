@@ -1,0 +1,206 @@
+// One shard of the memory tier: what a shard lock guards.
+//
+// Table, LRU list (newest first), byte and entry counts, the limits that they are held to, writes pending in the
+// journal and disk lookups in flight. Nothing in here does I/O, waits or frees memory: unlinked blocks are handed out
+// in a `Garbage` chain, which the caller frees after it let go of the lock.
+
+import Primitives
+
+/// Blocks that were unlinked under a shard lock, to be freed outside it. Chained through `EntryBlock.chain`.
+struct Garbage: ~Copyable, Sendable {
+    private var first: EntryBlock?
+
+    init() { first = nil }
+
+    mutating func add(_ block: EntryBlock) {
+        block.chain = first
+        first = block
+    }
+
+    /// Frees all collected blocks.
+    consuming func free() {
+        var block = first
+        while let current = block {
+            block = current.chain
+            current.free()
+        }
+    }
+}
+
+/// Limits of one shard; nil is unlimited.
+struct ShardLimits: Sendable {
+    var bytes: Int?
+    var entries: Int?
+}
+
+/// The state of one shard. Lives inside a `Guarded` of rank `.shard`.
+struct Shard: ~Copyable {
+    var table = EntryTable()
+    private var newest: EntryBlock?
+    private(set) var oldest: EntryBlock?
+    private(set) var bytes = 0
+    var limits: ShardLimits
+    var pending = PendingTable()
+    /// Disk lookups under way, and finished ones whose "absent" is still being used as proof.
+    var flights: [UInt64: Flight] = [:]
+    var counters = ShardCounters()
+    /// Accesses of entries that left memory, for the index: (hash, boot second). Bounded and lossy.
+    var recency: [(hash: UInt64, accessed: UInt32)] = []
+
+    static let recencyMax = 4096
+
+    var entries: Int { table.count }
+
+    init(limits: ShardLimits) { self.limits = limits }
+
+    // MARK: LRU list and table
+
+    /// Links `block` as the most recently used entry. Its key must not be present.
+    mutating func link(_ block: EntryBlock) {
+        table.insert(block)
+        pushNewest(block)
+        bytes &+= block.accountedBytes
+    }
+
+    /// Unlinks `block`; frees it through `garbage` unless a reader has it pinned (the last reader frees it then).
+    mutating func unlink(_ block: EntryBlock, into garbage: inout Garbage) {
+        table.remove(block)
+        detach(block)
+        bytes &-= block.accountedBytes
+        if block.pins == 0 { garbage.add(block) } else { block.marks.insert(.unlinked) }
+    }
+
+    /// Makes `block` the most recently used entry.
+    @inline(__always)
+    mutating func bump(_ block: EntryBlock, now: Instant) {
+        block.accessed = now.bootSeconds
+        block.marks.insert(.fetched)
+        guard newest != block else { return }
+        detach(block)
+        pushNewest(block)
+    }
+
+    @inline(__always)
+    private mutating func pushNewest(_ block: EntryBlock) {
+        block.newer = nil
+        block.older = newest
+        newest?.newer = block
+        newest = block
+        if oldest == nil { oldest = block }
+    }
+
+    @inline(__always)
+    private mutating func detach(_ block: EntryBlock) {
+        if let newer = block.newer { newer.older = block.older } else { newest = block.older }
+        if let older = block.older { older.newer = block.newer } else { oldest = block.newer }
+        block.newer = nil
+        block.older = nil
+    }
+
+    // MARK: Lookup
+
+    /// The live entry with this key. An expired one is unlinked on the way.
+    @inline(__always)
+    mutating func find(
+        _ hash: UInt64, _ key: UnsafeRawBufferPointer, now: Instant, garbage: inout Garbage, log: EventLog
+    ) -> EntryBlock? {
+        guard let block = unsafe table.find(hash, key) else { return nil }
+        if block.deadline > now { return block }
+        expire(block, garbage: &garbage, log: log)
+        return nil
+    }
+
+    /// Unlinks an entry whose time is over.
+    mutating func expire(_ block: EntryBlock, garbage: inout Garbage, log: EventLog) {
+        counters.expirations += 1
+        if !block.marks.contains(.fetched) { counters.expiredUnfetched += 1 }
+        log.record(.expired, block)
+        unlink(block, into: &garbage)
+    }
+
+    // MARK: Room
+
+    /// Evicts least recently used entries until the limits hold, sparing `spared` (the entry just written).
+    mutating func evictToFit(
+        sparing spared: EntryBlock?, now: Instant, garbage: inout Garbage, log: EventLog
+    ) {
+        while isOverLimit, let victim = oldest, victim != spared {
+            evict(victim, now: now, garbage: &garbage, log: log)
+        }
+    }
+
+    private var isOverLimit: Bool {
+        if let limit = limits.bytes, bytes > limit { return true }
+        if let limit = limits.entries, entries > limit { return true }
+        return false
+    }
+
+    /// Unlinks `victim` for room, or as expired if its time is over, and remembers its last access for the index.
+    mutating func evict(_ victim: EntryBlock, now: Instant, garbage: inout Garbage, log: EventLog) {
+        if victim.deadline <= now { return expire(victim, garbage: &garbage, log: log) }
+        counters.evictions += 1
+        if !victim.marks.contains(.fetched) { counters.evictedUnfetched += 1 }
+        noteAccess(victim)
+        log.record(.evicted, victim)
+        unlink(victim, into: &garbage)
+    }
+
+    /// Remembers when an entry that leaves memory was last used, if the index does not know that closely enough.
+    ///
+    /// The first read of an entry is always told, as at least one second after its write: on disk, that is the read mark.
+    mutating func noteAccess(_ block: EntryBlock) {
+        guard block.marks.contains(.fetched), recency.count < Self.recencyMax else { return }
+        let age = RecencyRule.minutes(block.accessed) &- block.knownAccess
+        guard age >= RecencyRule.granularityMinutes || !block.marks.contains(.readMarkOnDisk) else { return }
+        recency.append((block.hash, max(block.accessed, block.written &+ 1)))
+    }
+
+    /// Visits entries from the least recently used on, until `body` returns false.
+    func forEachOldestFirst(_ body: (EntryBlock) -> Bool) {
+        var block = oldest
+        while let current = block {
+            block = current.newer
+            if !body(current) { return }
+        }
+    }
+
+    /// Takes all entries out in O(1); the caller frees them in the background with `DetachedEntries`.
+    mutating func detachAll() -> DetachedEntries {
+        let detached = DetachedEntries(oldest: oldest, count: entries)
+        table = EntryTable()
+        newest = nil
+        oldest = nil
+        bytes = 0
+        return detached
+    }
+}
+
+/// How coarse access times on disk are.
+enum RecencyRule {
+    /// A later access is told to the index only if it is this many minutes newer than what the index knows.
+    static let granularityMinutes: UInt16 = 5
+
+    /// Minutes of the boot clock, truncated to what a block keeps.
+    static func minutes(_ bootSeconds: UInt32) -> UInt16 { UInt16(truncatingIfNeeded: bootSeconds / 60) }
+}
+
+/// The entries of a flushed shard, on their way to be freed. They are out of reach of new lookups; pins keep single
+/// blocks alive, so each block is given up under the shard's lock.
+struct DetachedEntries: Sendable {
+    var oldest: EntryBlock?
+    var count: Int
+
+    /// Moves up to `limit` blocks into `garbage`. Call under the lock of the shard that they came from.
+    mutating func release(_ limit: Int, into garbage: inout Garbage) {
+        var left = limit
+        while left > 0, let block = oldest {
+            oldest = block.newer
+            block.newer = nil
+            block.older = nil
+            block.chain = nil
+            if block.pins == 0 { garbage.add(block) } else { block.marks.insert(.unlinked) }
+            count -= 1
+            left -= 1
+        }
+    }
+}

@@ -1,0 +1,148 @@
+// Replies as values, and their bytes.
+//
+// One-line replies are a `Reply`; replies with parts (VALUE, STAT, meta) are appended piece by piece, so that a value
+// is copied once, from the entry into the output. Nothing here knows of connections or of when bytes are sent.
+
+public import Primitives
+
+/// A reply of one line.
+public enum Reply: Equatable, Sendable {
+    /// `STORED`
+    case stored
+    /// `NOT_STORED`
+    case notStored
+    /// `EXISTS`: the CAS unique differs.
+    case exists
+    /// `NOT_FOUND`
+    case notFound
+    /// `DELETED`
+    case deleted
+    /// `TOUCHED`
+    case touched
+    /// `OK`
+    case ok
+    /// `END`, after values, statistics and help.
+    case end
+    /// `RESET`, to `stats reset`.
+    case reset
+    /// `MN`, to `mn`.
+    case metaNoOperation
+    /// The new value of `incr` or `decr`.
+    case number(UInt64)
+    /// A refusal.
+    ///
+    /// `binaryProtocol` has no line and adds nothing.
+    case error(RequestError)
+}
+
+extension Reply {
+    /// The bytes of a reply that is always the same; empty for the others.
+    fileprivate var literal: StaticString {
+        switch self {
+        case .stored: "STORED\r\n"
+        case .notStored: "NOT_STORED\r\n"
+        case .exists: "EXISTS\r\n"
+        case .notFound: "NOT_FOUND\r\n"
+        case .deleted: "DELETED\r\n"
+        case .touched: "TOUCHED\r\n"
+        case .ok: "OK\r\n"
+        case .end: "END\r\n"
+        case .reset: "RESET\r\n"
+        case .metaNoOperation: "MN\r\n"
+        case .number, .error: ""
+        }
+    }
+}
+
+extension ByteBuffer {
+    /// Appends a one-line reply with its CR LF.
+    public mutating func append(_ reply: Reply) {
+        switch reply {
+        case .number(let number):
+            append(decimal: number)
+            append("\r\n")
+        case .error(let error):
+            guard error.replyLine.utf8CodeUnitCount > 0 else { return }
+            append(error.replyLine)
+            append("\r\n")
+        default:
+            append(reply.literal)
+        }
+    }
+
+    /// Appends `VALUE <key> <flags> <count>[ <cas>]` and CR LF.
+    ///
+    /// The value and another CR LF are the caller's to append.
+    public mutating func appendValueHeader(key: UnsafeRawBufferPointer, flags: UInt32, count: Int, cas: UInt64?) {
+        // SAFETY: the room holds the key and every number at its longest; all positions stay below that sum.
+        let room = unsafe reserve(key.count &+ Self.valueHeaderBytesMax)
+        unsafe room.copyBytes(from: UnsafeRawBufferPointer(start: Self.valueWord.utf8Start, count: 6))
+        unsafe UnsafeMutableRawBufferPointer(rebasing: room[6...]).copyBytes(from: key)
+        var position = 6 &+ key.count
+        unsafe position.write(UInt64(flags), to: room)
+        unsafe position.write(UInt64(count), to: room)
+        if let cas { unsafe position.write(cas, to: room) }
+        unsafe room[position] = UInt8(ascii: "\r")
+        unsafe room[position &+ 1] = UInt8(ascii: "\n")
+        commit(position &+ 2)
+    }
+
+    private static var valueWord: StaticString { "VALUE " }
+
+    /// `VALUE `, three numbers of up to twenty digits with a space before each, and CR LF.
+    private static var valueHeaderBytesMax: Int { 6 + 3 * 21 + 2 }
+
+    /// Appends `STAT <name> <value>` and CR LF.
+    public mutating func appendStatistic(_ name: StaticString, _ value: UInt64) {
+        append("STAT ")
+        append(name)
+        append(byte: UInt8(ascii: " "))
+        append(decimal: value)
+        append("\r\n")
+    }
+
+    /// Appends `STAT <name> <value>` and CR LF.
+    ///
+    /// Not for the request path.
+    public mutating func appendStatistic(_ name: String, _ value: String) {
+        append("STAT ")
+        append(name)
+        append(byte: UInt8(ascii: " "))
+        append(value)
+        append("\r\n")
+    }
+
+    /// Appends `VERSION <text>` and CR LF.
+    ///
+    /// Clients parse three numbers with dots from the front of `text`.
+    public mutating func appendVersion(_ text: StaticString) {
+        append("VERSION ")
+        append(text)
+        append("\r\n")
+    }
+
+    /// Appends the command table for people, a line for each command, and `END`.
+    public mutating func appendHelp() {
+        for command in Command.allCases {
+            let spec = command.spec
+            append(spec.name)
+            if spec.arguments.utf8CodeUnitCount > 0 { append(byte: UInt8(ascii: " ")) }
+            append(spec.arguments)
+            append(" - ")
+            append(spec.summary)
+            append("\r\n")
+        }
+        append(.end)
+    }
+}
+
+extension Int {
+    /// Writes a space and `number` at this position of `room`, and moves the position behind them.
+    @inline(__always)
+    fileprivate mutating func write(_ number: UInt64, to room: UnsafeMutableRawBufferPointer) {
+        // SAFETY: the caller has left 21 bytes.
+        unsafe room[self] = UInt8(ascii: " ")
+        let digits = unsafe writeDecimal(number, to: UnsafeMutableRawBufferPointer(rebasing: room[(self &+ 1)...]))
+        self &+= 1 &+ digits
+    }
+}
