@@ -149,8 +149,17 @@ extension EntryBlock {
 }
 
 extension Shard {
+    /// An entry that was read from its row, if its time is not over by what the journal says.
+    func alive(_ found: EntryBlock?, now: Instant, disk: DiskTier, garbage: inout Garbage) -> EntryBlock? {
+        guard let found else { return nil }
+        applyPendingTouch(to: found, disk: disk)
+        if found.deadline > now { return found }
+        garbage.add(found)
+        return nil
+    }
+
     /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
-    func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
+    private func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
         guard let write = pending.find(block.hash), write.kind == .touch else { return }
         let header = disk.journal.record(at: write.position).header
         block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
