@@ -80,7 +80,7 @@ extension Cache {
             file: file, base: PinnedEntry(pinning: present, shard: guarded),
             baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
             addition: unsafe Array(draft.block.value), isAppend: isAppend,
-            keepsValue: total <= memory.valueBytesMax))
+            keepsValue: !present.isStub && total <= memory.valueBytesMax))
         return .unresolved(.valueFile)
     }
 }
