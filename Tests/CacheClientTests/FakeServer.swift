@@ -83,6 +83,9 @@ final class FakeServer: Sendable {
                 state.open.insert(descriptor)
                 return state.isStopped
             }
+            // A dripping server must not wait for acknowledgements of each byte.
+            var one: Int32 = 1
+            setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
             if isStopped { shutdown(descriptor, Int32(SHUT_RDWR)) }
             Thread.detachNewThread { [self] in
                 serve(descriptor)
