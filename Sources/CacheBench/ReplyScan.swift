@@ -43,7 +43,9 @@ enum ReplyScan: Equatable {
             return unsafe value(bytes, count, headCount)
         }
         if count >= missBytes, unsafe memcmp(bytes, "END\r\n", missBytes) == 0 { return .miss }
-        if count > 0, count <= headCount, unsafe memcmp(bytes, head, count) == 0 { return .incomplete(wanted: headCount + 8) }
+        if count > 0, count <= headCount, unsafe memcmp(bytes, head, count) == 0 {
+            return .incomplete(wanted: headCount + 8)
+        }
         return unsafe line(bytes, count)
     }
 
