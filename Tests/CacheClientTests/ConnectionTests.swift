@@ -50,15 +50,15 @@ struct ConnectionTests {
             ])
     }
 
-    @Test("a pipeline larger than all socket buffers does not deadlock")
+    @Test("a pipeline larger than all socket buffers does not deadlock", .timeLimit(.minutes(1)))
     func largePipeline() throws {
         let server = try FakeServer()
         defer { server.stop() }
         let client = try Connection(to: server.address)
         let value = [UInt8](repeating: 7, count: 100_000)
         try client.set("big", value)
-        // 40 MB of replies while 1 MB of requests is still being sent: a client that only writes would hang here.
-        let filler = Request.set("filler", [UInt8](repeating: 1, count: 2000), flags: 0, expiry: 0)
+        // 40 MB of replies while 20 MB of requests are still being sent: a client that only writes would hang here.
+        let filler = Request.set("filler", [UInt8](repeating: 1, count: 50_000), flags: 0, expiry: 0)
         let requests = (0..<400).flatMap { _ in [Request.get("big"), filler] }
         let replies = try client.pipeline(requests)
         #expect(replies.count == 800)
