@@ -77,7 +77,7 @@ extension Cache {
             file: file, base: PinnedEntry(block: present, shard: guarded),
             baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
             addition: unsafe Array(draft.block.value), isAppend: isAppend,
-            keepsValue: total <= memory.valueBytesMax))
+            keepsValue: !present.isStub && total <= memory.valueBytesMax))
         return .unresolved(.valueFile)
     }
 }
@@ -128,7 +128,7 @@ final class SpliceRequest: Sendable {
         waiter?.complete(.retry)
     }
 
-    /// The joined entry: with its value, or as a stub if it is too large for memory.
+    /// The joined entry: with its value, or as a stub if it is too large for memory, or was made from a stub.
     private func joinedBlock(_ finished: FinishedValueFile) -> EntryBlock? {
         if !keepsValue {
             return base.block.copyAsStub(
