@@ -60,15 +60,15 @@ final class DiskReader {
         land(flight, with: found)
     }
 
-    /// The entry as a block that nobody else knows yet; nil if the disk has no live entry for the key.
+    /// The entry as a block that nobody else knows yet, maybe expired; nil if the disk has none for the key.
     func read(hash: UInt64, key: [UInt8]) -> EntryBlock? {
         guard disk.isServing, let index = currentIndex() else { return nil }
         var block: EntryBlock?
         var inFile: (EntryMetadata, [UInt8])?
-        let now = memory.clock.now()
         do {
             let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
-                guard isLive(metadata, now) else { return }
+                // Whether its time is over is for `land` to say: the journal may hold a later deadline.
+                guard metadata.generation > disk.flushGeneration else { return }
                 if let value = unsafe value {
                     block = unsafe build(hash, key, metadata, Span(_unsafeBytes: extended), value)
                 } else {
@@ -85,10 +85,6 @@ final class DiskReader {
         }
         if let (metadata, extended) = inFile { block = loadFile(hash, key, metadata, extended) }
         return block
-    }
-
-    private func isLive(_ metadata: EntryMetadata, _ now: Instant) -> Bool {
-        metadata.generation > disk.flushGeneration && memory.instant(metadata.deadline) > now
     }
 
     private func build(
@@ -141,7 +137,9 @@ final class DiskReader {
                 news = (loads + proofs).map { ($0, .retry, nil) }
                 return
             }
-            guard let found else {
+            if let found { state.applyPendingTouch(to: found, disk: disk) }
+            guard let found, found.deadline > now else {
+                if let found { garbage.add(found) }
                 unsafe flight.state.isAbsent = true
                 unsafe flight.state.holders = proofs.count
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
@@ -150,7 +148,6 @@ final class DiskReader {
                 return
             }
             state.flights[flight.hash] = nil
-            state.applyPendingTouch(to: found, disk: disk)
             state.link(found)
             state.counters.promotions += 1
             state.counters.diskHits += loads.count

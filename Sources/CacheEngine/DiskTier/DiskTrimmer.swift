@@ -59,7 +59,11 @@ final class DiskTrimmer {
 
     private func trimExpired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let now = writer.memory.wall(writer.memory.clock.now())
-        let victims = try index.expired(before: now, limit: Self.sliceRows)
+        let candidates = try index.expired(before: now, limit: Self.sliceRows)
+        // The journal may hold a later deadline than the row.
+        let victims = candidates.filter { candidate in
+            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
+        }
         try delete(victims, index, writer, countAs: .expirations)
         return victims.count == Self.sliceRows
     }
