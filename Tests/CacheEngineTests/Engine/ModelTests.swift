@@ -139,7 +139,8 @@ private struct ModelRun {
 
     func match(_ key: String, _ found: CachedEntry?, _ expected: ModelEntry?) throws {
         guard let expected else {
-            return try demand(found == nil, "\(key) came back: \(found?.value.count ?? 0) bytes, cas \(found?.cas ?? 0)")
+            return try demand(
+                found == nil, "\(key) came back: \(found?.value.count ?? 0) bytes, cas \(found?.cas ?? 0)")
         }
         guard let found else { return try demand(false, "\(key) is missing: \(expected.value.count) bytes") }
         try demand(found.value == expected.value, "\(key): value differs")
@@ -157,7 +158,8 @@ private struct ModelRun {
         let extended = random.isOne(in: 10) ? random.bytes(random.below(50)) : []
         return (
             ModelEntry(
-                value: value(), flags: UInt32(truncatingIfNeeded: random.next()), deadline: now.advanced(by: ttl), cas: 0,
+                value: value(), flags: UInt32(truncatingIfNeeded: random.next()), deadline: now.advanced(by: ttl),
+                cas: 0,
                 extended: extended), ttl
         )
     }
