@@ -1,6 +1,8 @@
-// glibc's fd_set layout must match Glibc's Swift module, which is built with _GNU_SOURCE.
-#define _GNU_SOURCE 1
+// No _GNU_SOURCE here: fd_set must look as it does to the modules Glibc and CDispatch, or they cannot be mixed.
 #include <event2/event.h>
-#include <event2/listener.h>
-#include <event2/thread.h>
-#include <event2/util.h>
+#include <event2/event_struct.h>
+// Swift's Glibc module does not have eventfd(2).
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+// Guarded by _GNU_SOURCE in <sys/socket.h>.
+extern int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);

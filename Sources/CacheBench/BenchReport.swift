@@ -41,7 +41,7 @@ struct BenchReport: Sendable {
 
     private var conditions: String {
         let shape = [
-            "\(settings.connections) connections", "\(settings.threads) threads", "pipeline \(settings.pipeline)",
+            "connections \(settings.connections)", "threads \(settings.threads)", "pipeline \(settings.pipeline)",
             "set:get \(settings.setShare):\(settings.getShare)",
             "\(grouped(settings.keys)) keys of \(settings.keyBytes) bytes", "values of \(settings.valueSizes) bytes",
             "\(settings.distribution)", "seed \(settings.seed)",

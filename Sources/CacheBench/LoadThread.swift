@@ -186,7 +186,7 @@ struct LoadThread: ~Copyable {
                 try connect(index)
             } catch {
                 // The next turn tries again; a refused connection comes back at once, so wait a little here.
-                usleep(10_000)
+                _ = Glibc.poll(nil, 0, 10)
                 break
             }
             brokenCount -= 1

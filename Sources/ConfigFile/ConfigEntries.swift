@@ -1,9 +1,9 @@
 // Configuration files: `key = value` lines in `[sections]`, read into a list with line numbers.
 //
 // Names and values are the caller's to judge; so are duplicates, which come as two entries. The format is INI as
-// libinih reads it: `#` or `;` begins a comment line, ` ;` begins a comment after a value, `:` may stand for `=`, spaces round
-// names and values do not matter. What libinih leaves vague is refused here: lines that continue another, lines longer
-// than `lineBytesMax`, text after a section's `]`, bytes that are not UTF-8.
+// libinih reads it: `#` or `;` begins a comment line, ` ;` begins a comment after a value, `:` may stand for `=`,
+// spaces round names and values do not matter. What libinih leaves vague is refused here: lines that continue another,
+// lines longer than `lineBytesMax`, text after a section's `]`, bytes that are not UTF-8.
 
 import Glibc
 

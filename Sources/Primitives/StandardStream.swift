@@ -37,11 +37,11 @@ public enum StandardStream: Int32, Sendable {
     /// Whether a person is likely to look at it; see isatty(3).
     public var isTerminal: Bool { isatty(rawValue) == 1 }
 
-    /// Whether escape sequences for colour are welcome: a terminal that is not dumb, and no `NO_COLOR` (no-color.org).
-    public var takesColor: Bool {
-        let refusal = Self.environment("NO_COLOR") ?? ""
-        return isTerminal && refusal.isEmpty && Self.environment("TERM") != "dumb"
-    }
+    /// Whether escape sequences that move the cursor work: a terminal that is not dumb.
+    public var movesCursor: Bool { isTerminal && Self.environment("TERM") != "dumb" }
+
+    /// Whether colour is welcome too: no `NO_COLOR` (no-color.org).
+    public var takesColor: Bool { movesCursor && (Self.environment("NO_COLOR") ?? "").isEmpty }
 
     /// The value of an environment variable, or nil; see getenv(3).
     public static func environment(_ name: String) -> String? {

@@ -87,6 +87,7 @@ extension MetaRequest {
     public func withKey<Result>(
         in input: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Result
     ) -> Result {
+        // SAFETY: `body` gets bytes of the caller's input, or of room on the stack that outlives the call.
         guard flags.contains(.base64Key) else { return unsafe body(input[key]) }
         let encoded = unsafe Input(input)
         let count = Base64.decodedCount(encoded, key)

@@ -130,7 +130,7 @@ public enum Command: UInt8, CaseIterable, Sendable {
         case .metaSet: .init("ms", "<key> <bytes> <flag>*", .meta, 3, .meta, "store a value")
         case .metaDelete: .init("md", "<key> <flag>*", .meta, 2, .meta, "delete an entry or mark it stale")
         case .metaArithmetic: .init("ma", "<key> <flag>*", .meta, 2, .meta, "count up or down")
-        case .metaInspect: .init("me", "<key>", .meta, 2, .meta, "tell about an entry, for people")
+        case .metaInspect: .init("me", "<key> [b]", .meta, 2, .meta, "tell about an entry, for people")
         }
     }
 }

@@ -27,6 +27,7 @@ public struct RequestParser: Sendable {
     /// follows the line and its data block. Ranges in the result count from the first byte of `input`. The cost is
     /// linear in the line's length.
     public mutating func parse(_ input: UnsafeRawBufferPointer) -> ParseResult {
+        // SAFETY: the view is used during this call only, and checks every access.
         let input = unsafe Input(input)
         guard input.count > 0 else { return .incomplete }
         if !hasBegun {

@@ -46,6 +46,7 @@ public struct KeyIterator {
     ///
     /// The iterator is valid as long as `input` is; it copies nothing.
     public init(_ input: UnsafeRawBufferPointer, _ keys: ByteRange) {
+        // SAFETY: the caller keeps `input` as long as the iterator, as said above; every access is checked.
         words = unsafe Words(Input(input), from: keys.start, to: keys.end)
     }
 

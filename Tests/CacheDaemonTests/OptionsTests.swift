@@ -1,5 +1,6 @@
 // Options: every one by flag and by file, what is refused and where, precedence, and the printed configuration.
 
+import CacheEngine
 import Foundation
 import Primitives
 import Testing

@@ -36,7 +36,7 @@ struct DocsTests {
         Seed(
             rule: "command", path: "Sources/Protocol/Command.swift",
             text:
-                "// Commands.\nswitch command {\ncase .get: .init(\"get\")\ncase .set:\n    .quietable(\n\"set\")\n}\n"),
+                "// Commands.\ncase .get: .init(\"get\")\ncase .set:\n    .quietable(\n\"set\")\n"),
         Seed(rule: "step", path: "docs/LIFE_OF_A_REQUEST.md", text: "# Life\n\nNo steps.\n"),
         Seed(rule: "step", path: "Sources/CacheDaemon/Server.swift", text: "// func step1() {}\n"),
         Seed(rule: "link", path: "docs/X.md", text: "# X\n\n[gone](GONE.md)\n"),

@@ -18,7 +18,7 @@ enum LayerRules {
         "CacheClient": ["Primitives"],
         "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
-        "CacheBench": ["CacheClient", "Arguments", "Primitives"],
+        "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]
 
     /// Modules of the platform that every module may import.
@@ -83,7 +83,7 @@ enum LayerRules {
     private static func purity(_ file: SourceFile) -> [Violation] {
         guard file.isUnder("Sources/Protocol") else { return [] }
         return file.codeLines.enumerated().flatMap { index, line in
-            impurities().filter { line.contains($0.0) }.map {
+            impurities().filter { line.contains($0.0) && !line.contains("func ") }.map {
                 Violation(
                     path: file.path, line: index + 1, rule: "purity",
                     advice: "Protocol is pure; it must not use \($0.1): pass values in")

@@ -31,6 +31,11 @@ struct SourceFile: Sendable {
     var isMarkdown: Bool { path.hasSuffix(".md") }
     var name: String { path.split(separator: "/").last.map(String.init) ?? path }
 
+    /// Whether `word` occurs in the text, code or not.
+    func has(_ word: String, ignoringCase: Bool = false) -> Bool {
+        text.range(of: word, options: ignoringCase ? .caseInsensitive : .literal) != nil
+    }
+
     /// Whether the file only keeps an empty target buildable.
     var isPlaceholder: Bool { ["// placeholder\n", "print(\"placeholder\")\n"].contains(text) }
 

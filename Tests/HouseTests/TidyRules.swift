@@ -45,7 +45,8 @@ enum TidyRules {
             let isFree = file.isMarkdown && (isFenced || line.hasPrefix("|") || line.contains("://"))
             if line.count > columnsMax, !isFree { report("columns", "\(line.count) columns; break at \(columnsMax)") }
             if line.contains("\t"), file.name != "Makefile" { report("tab", "indent with 4 spaces") }
-            if line.last == " " || line.last == "\r" { report("trailing-space", "remove it") }
+            // Sample sessions are byte-exact.
+            if !isFenced, line.last == " " || line.last == "\r" { report("trailing-space", "remove it") }
         }
         if !file.text.isEmpty, !file.text.hasSuffix("\n") || file.text.hasSuffix("\n\n") {
             found.append(
@@ -79,10 +80,12 @@ enum TidyRules {
     /// A text here is about the product.
     private static let makers = [
         "session" + " of the", "sub" + "agent", "agent" + " ", "agent" + "s", "work" + "tree", "work" + "place",
-        "the " + "lead ", "language" + " model",
+        "the " + "lead ",
     ]
 
     private static func words(_ file: SourceFile) -> [Violation] {
+        let suspects = markers + machinePaths + makers
+        guard suspects.contains(where: { file.has($0, ignoringCase: true) }) else { return [] }
         var found: [Violation] = []
         for (index, line) in file.lines.enumerated() {
             func report(_ rule: String, _ advice: String) {
@@ -142,6 +145,8 @@ enum TidyRules {
     /// One forbidden construct: what it looks like in code, where it is allowed, what to write instead.
     private struct Ban {
         let name: String
+        /// Text without which `pattern` cannot match: most files are done after looking for it.
+        let words: [String]
         let pattern: Regex<Substring>
         var allowedIn: [String] = []
         let instead: String
@@ -152,39 +157,64 @@ enum TidyRules {
     /// A function, because a `Regex` cannot be shared between threads.
     private static func banList() -> [Ban] {
         [
-            Ban(name: "try!", pattern: /\btry!/, instead: "handle the error, or make it impossible"),
+            Ban(name: "try!", words: ["try!"], pattern: /\btry!/, instead: "handle the error, or make it impossible"),
             Ban(
-                name: "try?", pattern: /\btry\?/, instead: "do, catch, and say why the error may be ignored"),
-            Ban(name: "as!", pattern: /\bas!/, instead: "as? with a guard, or a type that needs no cast"),
-            Ban(name: "empty-catch", pattern: /\bcatch\s*\{\s*\}/, instead: "handle or count the error"),
-            Ban(name: "fatalError", pattern: /\bfatalError\b/, instead: "invariant(...), or a typed error"),
+                name: "try?", words: ["try?"], pattern: /\btry\?/,
+                instead: "do, catch, and say why the error may be ignored"),
             Ban(
-                name: "DispatchQueue", pattern: /\bDispatch[A-Z]\w*/, instead: "an event loop, or a disk thread"),
+                name: "as!", words: ["as!"], pattern: /\bas!/, instead: "as? with a guard, or a type that needs no cast"
+            ),
             Ban(
-                name: "Task", pattern: /\bTask(?:\.detached)?\s*[{(]/, instead: "an event loop, or a disk thread"
+                name: "empty-catch", words: ["catch"], pattern: /\bcatch\s*\{\s*\}/,
+                instead: "handle or count the error"),
+            Ban(
+                name: "fatalError", words: ["fatalError"], pattern: /\bfatalError\b/,
+                instead: "invariant(...), or a typed error"),
+            Ban(
+                name: "DispatchQueue", words: ["Dispatch"], pattern: /\bDispatch[A-Z]\w*/,
+                instead: "an event loop, or a disk thread"),
+            Ban(
+                name: "Task", words: ["Task"], pattern: /\bTask(?:\.detached)?\s*[{(]/,
+                instead: "an event loop, or a disk thread"
             ),
             // The embedded cache may offer asynchronous functions; nothing on the request path awaits.
             Ban(
-                name: "async", pattern: /\basync\b|\bawait\b/, allowedIn: ["Sources/CacheEngine/"],
+                name: "async", words: ["async", "await"], pattern: /\basync\b|\bawait\b/,
+                allowedIn: ["Sources/CacheEngine/"],
                 instead: "a callback on the owner's loop"),
-            Ban(name: "actor", pattern: /\bactor\b/, instead: "a thread that owns its state, or Guarded"),
-            Ban(name: "print", pattern: /(?:^|[^.\w])print\(/, instead: "the program's output function"),
-            Ban(name: "Date", pattern: /\bDate\(\)/, instead: "TimeSource, passed in"),
-            Ban(name: "sleep", pattern: /\bu?sleep\(|\bnanosleep\(/, instead: "wait for a condition or a timer"),
             Ban(
-                name: "random", pattern: /\.random\(in: [^,)]*\)|\bSystemRandomNumberGenerator\b/,
+                name: "actor", words: ["actor"], pattern: /\bactor\b/,
+                instead: "a thread that owns its state, or Guarded"),
+            Ban(
+                name: "print", words: ["print("], pattern: /(?:^|[^.\w])print\(/,
+                instead: "the program's output function"),
+            Ban(name: "Date", words: ["Date()"], pattern: /\bDate\(\)/, instead: "TimeSource, passed in"),
+            Ban(
+                name: "sleep", words: ["sleep("], pattern: /\bu?sleep\(|\bnanosleep\(/,
+                allowedIn: ["Sources/CacheBench/", "Sources/CacheStats/"],
+                instead: "wait for a condition or a timer"),
+            // Where a store is made, a seed that nobody can guess is the point.
+            Ban(
+                name: "random", words: [".random("], pattern: /\.random\(in: [^,)]*\)/,
+                allowedIn: ["Sources/CacheEngine/Disk/StoreStart.swift"],
                 instead: "a seeded generator"),
             Ban(
-                name: "Mutex", pattern: /\bMutex[<(]/, allowedIn: ["Sources/Primitives/Guarded.swift"],
+                name: "Mutex", words: ["Mutex"], pattern: /\bMutex[<(]/,
+                allowedIn: ["Sources/Primitives/Guarded.swift"],
                 instead: "Guarded, which has a rank"),
             Ban(
-                name: "system-clock", pattern: /\bclock_gettime\b|\bgettimeofday\b/, allowedIn: ["Sources/Primitives/"],
+                name: "system-clock", words: ["clock_gettime", "gettimeofday"],
+                pattern: /\bclock_gettime\b|\bgettimeofday\b/,
+                allowedIn: ["Sources/Primitives/", "Sources/CacheBench/"],
                 instead: "TimeSource, passed in"),
         ]
     }
 
     private static func bans(_ file: SourceFile) -> [Violation] {
-        let bans = banList().filter { ban in !ban.allowedIn.contains(where: file.path.hasPrefix) }
+        let bans = banList().filter { ban in
+            !ban.allowedIn.contains(where: file.path.hasPrefix) && ban.words.contains { file.has($0) }
+        }
+        if bans.isEmpty { return [] }
         return file.codeLines.enumerated().flatMap { index, line in
             bans.filter { line.contains($0.pattern) }.map {
                 Violation(path: file.path, line: index + 1, rule: $0.name, advice: "instead: \($0.instead)")
@@ -194,8 +224,8 @@ enum TidyRules {
 
     private static func safety(_ file: SourceFile) -> [Violation] {
         var found: [Violation] = []
-        let hasReason = file.lines.contains { $0.contains("// SAFETY:") }
-        if !hasReason, let first = file.codeLines.firstIndex(where: { $0.contains(/\bunsafe\b/) }) {
+        guard file.has("unsafe") || file.has("@unchecked") else { return [] }
+        if !file.has("// SAFETY:"), let first = file.codeLines.firstIndex(where: { $0.contains(/\bunsafe\b/) }) {
             found.append(
                 Violation(
                     path: file.path, line: first + 1, rule: "unsafe",
@@ -211,13 +241,14 @@ enum TidyRules {
         return found
     }
 
-    /// Whether a comment stands directly above line `index`, attribute lines aside.
+    /// Whether a comment stands above line `index`, or above the group of declarations that it belongs to.
     private static func hasCommentAbove(_ file: SourceFile, _ index: Int) -> Bool {
         var above = index - 1
         while above >= 0 {
             let line = file.lines[above].drop { $0 == " " }
             if line.hasPrefix("//") { return true }
-            guard line.hasPrefix("@") || line.hasPrefix("#if") else { return false }
+            let isOfTheGroup = line.contains("let ") || line.contains("var ")
+            guard isOfTheGroup || line.hasPrefix("@") || line.hasPrefix("#if") else { return false }
             above -= 1
         }
         return false

@@ -57,8 +57,8 @@ struct TidyTests {
         Seed(rule: "system-clock", text: "// Header.\nclock_gettime(CLOCK_REALTIME, &a)\n"),
         Seed(rule: "print", text: "// Header.\nlet a = \"\\(print(1))\"\n"),
         Seed(rule: "unsafe", text: "// Header.\nlet a = unsafe b\n"),
-        Seed(rule: "unchecked", text: "// Header.\nlet x = 1\nfinal class A: @unchecked Sendable {}\n"),
-        Seed(rule: "unchecked", text: "// SAFETY: header.\nlet x = 1\nnonisolated(unsafe) var y = 1\n"),
+        Seed(rule: "unchecked", text: "// Header.\nlet x = 1\n\nfinal class A: @unchecked Sendable {}\n"),
+        Seed(rule: "unchecked", text: "// SAFETY: header.\nlet x = 1\n\nnonisolated(unsafe) var y = 1\n"),
         Seed(rule: "name", path: "Sources/CacheDaemon/StringUtils.swift", text: "// Header.\n"),
         Seed(rule: "name", text: "// Header.\nstruct ConnectionManager {}\n"),
         Seed(rule: "member", path: "Sources/Stray/A.swift", text: "// Header.\n"),
@@ -84,6 +84,7 @@ struct TidyTests {
         "block comment": "/* try! /* nested */ print( */\nlet b = 1\n",
         "a method named print": "log.print(1)\n",
         "reasoned unchecked": "// SAFETY: of the next line.\nfinal class A: @unchecked Sendable {}\n",
+        "group": "// SAFETY: both are guarded.\nlet x = 1\nnonisolated(unsafe) var y = 1\n",
         "requirements": "protocol P {\n    func a()\n    func b()\n}\n\(String(repeating: "let a = 1\n", count: 80))",
     ]
 

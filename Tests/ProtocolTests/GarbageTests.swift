@@ -13,7 +13,7 @@ import Testing
 
     @Test func randomBytesNeverTrapAndAlwaysProgress() {
         var random = SplitMix(seed: seed)
-        for _ in 0..<3000 {
+        for _ in 0..<8000 {
             let bytes = (0..<Int(random.next() % 200)).map { _ in alphabet[Int(random.next() % UInt64(alphabet.count))]
             }
             drive(bytes, &random)
@@ -23,7 +23,7 @@ import Testing
     @Test func mutatedRequestsNeverTrapAndAlwaysProgress() {
         var random = SplitMix(seed: seed)
         let rows = classicRows + metaRows
-        for _ in 0..<3000 {
+        for _ in 0..<8000 {
             var bytes: [UInt8] = []
             for _ in 0..<3 { bytes += Array((rows[Int(random.next() % UInt64(rows.count))].line + "\r\n").utf8) }
             for _ in 0..<Int(random.next() % 4) {

@@ -48,6 +48,17 @@ import Testing
         #expect(Array(buffer.readable) == expected)
     }
 
+    @Test func valueHeadersFitHoweverFullTheBufferIs() {
+        let key = [UInt8](repeating: 0x6b, count: 250)
+        let header = Array("VALUE ".utf8) + key + Array(" 4294967295 9223372036854775807 18446744073709551615\r\n".utf8)
+        for filled in 0..<1200 {
+            var buffer = ByteBuffer()
+            for _ in 0..<filled { buffer.append(byte: 0) }
+            key.withUnsafeBytes { buffer.appendValueHeader(key: $0, flags: .max, count: .max, cas: .max) }
+            #expect(Array(buffer.readable.dropFirst(filled)) == header)
+        }
+    }
+
     @Test func statisticsVersionAndHelp() {
         #expect(written { $0.appendStatistic("curr_items", 42) } == "STAT curr_items 42\r\n")
         #expect(written { $0.appendStatistic("rusage_user", "0.000001") } == "STAT rusage_user 0.000001\r\n")

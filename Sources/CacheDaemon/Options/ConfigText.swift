@@ -1,4 +1,5 @@
-// The configuration file as text, every option explained: what --print-config prints and config/cache-daemon.conf holds.
+// The configuration file as text, every option explained: what --print-config prints, and what
+// config/cache-daemon.conf holds.
 
 /// Writes configuration files.
 enum ConfigText {
@@ -11,8 +12,8 @@ enum ConfigText {
             """
             Configuration of cache-daemon: cache-daemon --config FILE. Made by cache-daemon --print-config. Lines that \
             begin with # or ; are comments, and so is what follows " ;" after a value. An option that is not set has \
-            its default. Flags beat this file. Sizes take B, KiB, MiB, GiB, TiB; times take ms, s, m, h, d. A limit that \
-            is absent does not exist; 0 never means "unlimited".
+            its default. Flags beat this file. Sizes take B, KiB, MiB, GiB, TiB; times take ms, s, m, h, d. A limit \
+            that is absent does not exist; 0 never means "unlimited".
             """)
         var section = ""
         for spec in OptionSpec.table {

@@ -127,7 +127,8 @@ extension OptionSpec {
             absence: "unlimited", sample: "1d", "TTL of entries stored without one.", "At most `ttl.max`."),
         .option(
             "ttl.max", flag: "ttl-max", .life, .optionalSpan(\.timeToLive.max, anySpan), reloads: true,
-            absence: "unlimited", sample: "30d", "Cut longer TTLs to this.", "Entries stored without a TTL get it too."),
+            absence: "unlimited", sample: "30d", "Cut longer TTLs to this.",
+            "Entries stored without a TTL get it too."),
     ]
 
     private static let log: [OptionSpec] = [

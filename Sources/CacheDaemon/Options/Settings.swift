@@ -1,9 +1,10 @@
 // Everything that can be set, as typed values. Flags and files are read into it by SettingsDraft.swift; the option
-// table (OptionTable.swift) ties each field to its name, range and help. Nothing here opens or checks anything outside the
-// process.
+// table (OptionTable.swift) ties each field to its name, range and help. Nothing here opens or checks anything outside
+// the process.
 //
 // An absent limit (`nil`) means that there is none; zero never does.
 
+import CacheEngine
 import Primitives
 
 /// What the daemon is told to do.
@@ -66,7 +67,7 @@ struct Settings: Equatable, Sendable {
         /// Values up to so many bytes stand in the index, larger ones in files of their own.
         var inlineBytesMax = 20 << 10
         var durability = Durability.process
-        var afterPowerLoss = AfterPowerLoss.discard
+        var afterPowerLoss = PowerLossPolicy.discard
         /// Size of the journal file, in bytes.
         var journalBytes = 64 << 20
         /// Threads that read from disk.
@@ -93,24 +94,6 @@ struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
     var port: Int
 
     var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
-}
-
-/// What an acknowledged change survives; docs/OPERATIONS.md has the table.
-enum Durability: String, CaseIterable, Sendable {
-    /// A clean stop only.
-    case none
-    /// The end of the process, however sudden.
-    case process
-    /// Loss of power.
-    case always
-}
-
-/// What becomes of the disk tier after an unclean reboot, unless durability is `always`.
-enum AfterPowerLoss: String, CaseIterable, Sendable {
-    /// It starts empty.
-    case discard
-    /// It is used; old values and deleted entries may return.
-    case keep
 }
 
 /// How much is logged; each level includes the ones before it.

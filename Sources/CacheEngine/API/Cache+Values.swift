@@ -239,7 +239,7 @@ extension ArithmeticOutcome {
         get throws(StorageError) {
             switch self {
             case .value(let number): return number
-            case .notFound, .unresolved: return nil
+            case .notFound, .exists, .unresolved: return nil
             case .notNumeric: throw .notNumeric
             }
         }

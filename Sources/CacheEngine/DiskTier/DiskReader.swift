@@ -60,14 +60,13 @@ final class DiskReader {
         land(flight, with: found)
     }
 
-    /// The entry as a block that nobody else knows yet, maybe expired; nil if the disk has none for the key.
+    /// The entry as a block that nobody else knows yet; nil if the disk has none for the key. It may have expired.
     func read(hash: UInt64, key: [UInt8]) -> EntryBlock? {
         guard disk.isServing, let index = currentIndex() else { return nil }
         var block: EntryBlock?
         var inFile: (EntryMetadata, [UInt8])?
         do {
             let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
-                // Whether its time is over is for `land` to say: the journal may hold a later deadline.
                 guard metadata.generation > disk.flushGeneration else { return }
                 if let value = unsafe value {
                     block = unsafe build(hash, key, metadata, Span(_unsafeBytes: extended), value)
@@ -137,9 +136,7 @@ final class DiskReader {
                 news = (loads + proofs).map { ($0, .retry, nil) }
                 return
             }
-            if let found { state.applyPendingTouch(to: found, disk: disk) }
-            guard let found, found.deadline > now else {
-                if let found { garbage.add(found) }
+            guard let found = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
                 unsafe flight.state.isAbsent = true
                 unsafe flight.state.holders = proofs.count
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
@@ -162,8 +159,7 @@ final class DiskReader {
     /// What a waiting retrieval gets: the value itself, or for a stub another try, which finds the stub.
     private func pinned(_ block: EntryBlock, _ shard: Guarded<Shard>) -> CompletionOutcome {
         if block.isStub { return .retry }
-        block.pins += 1
-        return .entry(PinnedEntry(block: block, shard: shard))
+        return .entry(PinnedEntry(pinning: block, shard: shard))
     }
 
     // MARK: Large values

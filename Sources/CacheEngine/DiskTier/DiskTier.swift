@@ -85,6 +85,7 @@ final class DiskTier: Sendable {
     private let flushed: Atomic<UInt64>
     /// Set while the journal does not take writes: they are acknowledged without it and their rows barred.
     let isJournalClosed = Atomic<Bool>(false)
+    private let inlineMax: Atomic<Int>
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>
     private let threads: Guarded<[OSThread]>
@@ -110,8 +111,10 @@ final class DiskTier: Sendable {
         store = Guarded(Store(location: start.directory.location, files: start.files), rank: .leaf)
         rawState = Atomic(DiskState.ok.rawValue)
         flushed = Atomic(start.flushGeneration)
+        inlineMax = Atomic(0)
         report = Guarded(DiskReport(), rank: .leaf)
         threads = Guarded([], rank: .lifecycle)
+        setInlineBytesMax(options.inlineBytesMax)
     }
 
     // MARK: State
@@ -141,8 +144,13 @@ final class DiskTier: Sendable {
 
     var waitsForCommit: Bool { options.durability == .always }
     var syncsFiles: Bool { options.durability == .always }
-    /// Values up to this size go into the index. A record must stay a small part of the journal.
-    var inlineBytesMax: Int { min(limits.withLock { $0.inlineBytesMax }, journal.capacity / 8) }
+    /// Values up to this size go into the index.
+    var inlineBytesMax: Int { inlineMax.load(ordering: .relaxed) }
+
+    /// Sets the limit of `inlineBytesMax`; a record stays a small part of the journal.
+    func setInlineBytesMax(_ bytes: Int) {
+        inlineMax.store(min(max(0, bytes), journal.capacity / 8), ordering: .relaxed)
+    }
 
     // MARK: Jobs of the reader threads
 
@@ -249,7 +257,6 @@ struct DiskLimits: Sendable {
     var ageMax: Int64?
     var ageBase: AgeBase
     var freeBytesMin: Int?
-    var inlineBytesMax: Int
 
     init(_ options: DiskOptions) {
         bytesMax = options.bytesMax
@@ -257,7 +264,6 @@ struct DiskLimits: Sendable {
         ageMax = options.ageMax
         ageBase = options.ageBase
         freeBytesMin = options.freeBytesMin
-        inlineBytesMax = options.inlineBytesMax
     }
 }
 

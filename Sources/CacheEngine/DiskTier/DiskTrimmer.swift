@@ -60,7 +60,7 @@ final class DiskTrimmer {
     private func trimExpired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let now = writer.memory.wall(writer.memory.clock.now())
         let candidates = try index.expired(before: now, limit: Self.sliceRows)
-        // The journal may hold a later deadline than the row.
+        // A touch in the journal may have given the entry more time.
         let victims = candidates.filter { candidate in
             writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
         }
@@ -112,7 +112,7 @@ final class DiskTrimmer {
             return false
         }
         let time = memory.wallTime(bootSeconds: accessed)
-        let news = Int64(RecencyRule.granularitySeconds) * 1000
+        let news = Int64(RecencyRule.granularityMinutes) * 60_000
         guard time.milliseconds >= victim.accessed.milliseconds + news else { return false }
         try index.setAccessed(hash: victim.hash, time)
         return true

@@ -1,0 +1,45 @@
+// From the daemon's settings to the engine's options.
+
+import CacheEngine
+import Primitives
+
+extension CacheOptions {
+    /// What the settings say about the cache.
+    init(_ settings: Settings) {
+        self.init()
+        memory.bytesMax = settings.memory.bytesMax
+        memory.entriesMax = settings.memory.entriesMax
+        memory.ageMax = settings.memory.idleMax?.milliseconds
+        memory.valueBytesMax = min(settings.memory.valueBytesMax, settings.entryBytesMax)
+        entryBytesMax = settings.entryBytesMax
+        defaultTTL = settings.timeToLive.standard?.milliseconds
+        maximumTTL = settings.timeToLive.max?.milliseconds
+        disk = settings.disk.isEnabled ? DiskOptions(settings.disk) : nil
+    }
+}
+
+extension DiskOptions {
+    /// What the settings say about the disk tier.
+    init(_ settings: Settings.Disk) {
+        self.init(directory: settings.directory)
+        bytesMax = settings.bytesMax
+        entriesMax = settings.entriesMax
+        ageMax = settings.idleMax?.milliseconds
+        freeBytesMin = settings.freeBytesMin
+        inlineBytesMax = settings.inlineBytesMax
+        durability =
+            switch settings.durability {
+            case .none: .none
+            case .process: .process
+            case .always: .always
+            }
+        afterPowerLoss =
+            switch settings.afterPowerLoss {
+            case .discard: .discard
+            case .keep: .keep
+            }
+        journalBytes = settings.journalBytes
+        readers = settings.readers
+        trimInterval = settings.trimInterval.milliseconds
+    }
+}

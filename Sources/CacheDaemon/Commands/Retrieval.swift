@@ -1,0 +1,159 @@
+// get, gets, gat, gats: the request path of a read, from the parsed line to the bytes of the reply.
+//
+// A key found in memory is rendered at once. One that only the disk knows becomes a slot of the reply queue, and the
+// next keys, and further retrievals, go on meanwhile: their replies queue up behind the slot.
+
+import CacheEngine
+import Primitives
+import Protocol
+
+extension Session {
+    /// Answers the keys of a retrieval; `input` begins with `lineBytes` of line.
+    ///
+    /// A full output stops it between two keys. What was answered is consumed then, and `phase` keeps the rest.
+    @inline(__always)
+    mutating func retrieve(
+        _ retrieval: Retrieval, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn,
+        isResumed: Bool
+    ) -> Step {
+        let touch = retrieval.expiration.map { turn.deadline($0) }
+        if touch != nil, !isResumed, replies.openReads > 0 { return .stalled(.slots) }
+        var tally = RetrievalTally()
+        var keys = unsafe KeyIterator(input, retrieval.keys)
+        while let range = keys.next() {
+            if tally.keys > 0 || isResumed, let stall = stallBeforeNext(turn) {
+                tally.count(turn.counters, isTouch: touch != nil)
+                return pause(retrieval, lineBytes: lineBytes, before: range.start, stall)
+            }
+            tally.keys += 1
+            turn.requestsLeft &-= 1
+            let key = unsafe input[range]
+            switch unsafe lookUp(key, touch: touch, includesCAS: retrieval.includesCAS, &turn) {
+            case .hit: tally.hits += 1
+            case .miss: tally.misses += 1
+            case .unresolved: unsafe load(key, touch: touch, includesCAS: retrieval.includesCAS, turn)
+            }
+        }
+        tally.count(turn.counters, isTouch: touch != nil)
+        phase = .command
+        reply(.end, &turn)
+        return .done(lineBytes)
+    }
+
+    /// Finds a key in memory and renders it where the next reply goes.
+    @inline(__always)
+    private mutating func lookUp(
+        _ key: UnsafeRawBufferPointer, touch: Instant?, includesCAS: Bool, _ turn: inout Turn
+    ) -> Lookup {
+        let (cache, now) = (turn.cache, turn.now)
+        // SAFETY: the span does not outlive this call, and the input stays in place during it.
+        let span = unsafe Span<UInt8>(_unsafeBytes: key)
+        if let last = replies.last {
+            return cache.withEntry(span, now: now, touch: touch) { entry in
+                unsafe last.following.appendValue(key: key, entry, includesCAS: includesCAS)
+            }
+        }
+        return cache.withEntry(span, now: now, touch: touch) { entry in
+            unsafe turn.output.appendValue(key: key, entry, includesCAS: includesCAS)
+        }
+    }
+
+    /// Opens a slot for a value that is on disk, and asks for it.
+    private mutating func load(
+        _ key: UnsafeRawBufferPointer, touch: Instant?, includesCAS: Bool, _ turn: borrowing Turn
+    ) {
+        let slot = Slot(.value(key: unsafe Array(key), includesCAS: includesCAS, touch: touch))
+        let number = replies.append(slot)
+        turn.cache.load(unsafe Span(_unsafeBytes: key), waiter: waiter(number, turn))
+    }
+
+    /// Remembers the rest of a retrieval from the key at `position` on.
+    private mutating func pause(
+        _ retrieval: Retrieval, lineBytes: Int, before position: Int, _ stall: Stall
+    ) -> Step {
+        var rest = retrieval
+        rest.keys = ByteRange(start: 0, count: retrieval.keys.end - position)
+        phase = .keys(rest, lineBytes: lineBytes - position)
+        return Step(consumed: position, stall: stall)
+    }
+}
+
+/// Counts one retrieval, so that its counters are touched once and not for each key.
+private struct RetrievalTally {
+    var keys = 0
+    var hits = 0
+    var misses = 0
+
+    /// `gat` counts as touch, everything else as get; hits and misses of slots are counted when they are answered.
+    @inline(__always)
+    func count(_ counters: Counters, isTouch: Bool) {
+        counters.add(isTouch ? .touchCommands : .getCommands, keys)
+        if hits > 0 { counters.add(isTouch ? .touchHits : .getHits, hits) }
+        if misses > 0 { counters.add(isTouch ? .touchMisses : .getMisses, misses) }
+    }
+}
+
+// MARK: Values from disk
+
+extension Session {
+    /// Takes the engine's answer for a slot.
+    mutating func complete(_ slot: Slot, _ number: UInt32, _ completion: Completion, _ turn: inout Turn) {
+        switch slot.purpose {
+        case .commit:
+            if case .failed = completion.outcome { return breakOff() }
+            replies.answer(slot, .nothing)
+        case .value(let key, _, let touch):
+            switch completion.outcome {
+            case .absent: settle(slot, .nothing, isTouch: touch != nil, turn)
+            case .entry(let entry): found(slot, number, .entry(entry), key, touch, completion.flight, turn)
+            case .stream(let stream):
+                found(slot, number, .stream(stream, .unstarted), key, touch, completion.flight, turn)
+            case .retry: lookAgain(slot, number, key, touch, completion.flight, turn)
+            case .chunk:
+                if case .stream(let stream, _) = slot.answer { slot.answer = .stream(stream, .chunkReady) }
+            case .failed: breakOff()
+            }
+        }
+    }
+
+    /// A hit on disk; `gat` gives it its new deadline before it counts.
+    private mutating func found(
+        _ slot: Slot, _ number: UInt32, _ answer: Slot.Answer, _ key: [UInt8], _ touch: Instant?, _ flight: Flight?,
+        _ turn: borrowing Turn
+    ) {
+        guard let touch else { return settle(slot, answer, isTouch: false, turn) }
+        switch turn.cache.touch(key.span, deadline: touch, now: turn.now, flight: flight) {
+        case .touched: settle(slot, answer, isTouch: true, turn)
+        case .notFound: settle(slot, .nothing, isTouch: true, turn)
+        case .unresolved(let obstacle):
+            slot.untouched = answer
+            turn.cache.overcome(obstacle, key: key.span, waiter: waiter(number, turn))
+        }
+    }
+
+    /// The engine says that memory may know by now.
+    private mutating func lookAgain(
+        _ slot: Slot, _ number: UInt32, _ key: [UInt8], _ touch: Instant?, _ flight: Flight?, _ turn: borrowing Turn
+    ) {
+        if let untouched = slot.untouched { return found(slot, number, untouched, key, touch, flight, turn) }
+        var pinned: PinnedEntry?
+        switch turn.cache.withEntry(key.span, now: turn.now, touch: touch, { pinned = $0.pin() }) {
+        case .hit: settle(slot, pinned.map { .entry($0) } ?? .nothing, isTouch: touch != nil, turn)
+        case .miss: settle(slot, .nothing, isTouch: touch != nil, turn)
+        case .unresolved: turn.cache.load(key.span, waiter: waiter(number, turn))
+        }
+    }
+
+    /// Answers a slot for good and counts the key.
+    private mutating func settle(
+        _ slot: Slot, _ answer: Slot.Answer, isTouch: Bool, _ turn: borrowing Turn
+    ) {
+        slot.untouched = nil
+        replies.answer(slot, answer)
+        if case .nothing = answer {
+            turn.counters.add(isTouch ? .touchMisses : .getMisses)
+        } else {
+            turn.counters.add(isTouch ? .touchHits : .getHits)
+        }
+    }
+}

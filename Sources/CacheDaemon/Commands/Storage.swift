@@ -1,0 +1,158 @@
+// set, add, replace, append, prepend, cas: from the line and its data block to the entry.
+//
+// The value is read, or copied, once: into the memory that will be the entry's. A data block that has come whole is
+// stored at once; of a larger one the connection reads the rest straight into the draft (`bodyRoom`).
+
+import CacheEngine
+import Primitives
+import Protocol
+
+/// How a draft is to be stored, and whether the client is told.
+struct StoreTarget {
+    let mode: WriteMode
+    let isQuiet: Bool
+}
+
+extension Session {
+    /// Begins a store; `input` begins with its line.
+    @inline(__always)
+    mutating func store(
+        _ header: StoreHeader, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
+    ) -> Step {
+        guard replies.openReads == 0 else { return .stalled(.slots) }
+        // SAFETY: the span does not outlive this call, and the input stays in place during it.
+        let key = unsafe Span<UInt8>(_unsafeBytes: input[header.key])
+        let draft = turn.cache.makeDraft(
+            key: key, valueBytes: header.valueBytes, flags: header.flags, deadline: turn.deadline(header.expiration))
+        guard var draft else { return unsafe refuse(header, lineBytes: lineBytes, input, &turn) }
+        settle(turn)
+        turn.counters.add(.setCommands)
+        let target = StoreTarget(mode: WriteMode(header.mode), isQuiet: header.isQuiet)
+        let blockEnd = lineBytes &+ header.valueBytes &+ 2
+        if blockEnd <= input.count, !draft.isStreamed {
+            _ = unsafe draft.fill(UnsafeRawBufferPointer(rebasing: input[lineBytes..<blockEnd &- 2]))
+            guard unsafe input[blockEnd &- 2] == 0x0D, unsafe input[blockEnd &- 1] == 0x0A else {
+                return badDataChunk(target, consumed: blockEnd, &turn)
+            }
+            return Step(consumed: blockEnd, stall: finish(draft, target, &turn))
+        }
+        if draft.isStreamed { draft.setStreamWaiter(waiter(Self.streamNumber, turn)) }
+        self.draft = consume draft
+        phase = .body(target)
+        return .done(lineBytes)
+    }
+
+    /// Too large for this cache: says so, drops the data block, and for `set` the old value too.
+    private mutating func refuse(
+        _ header: StoreHeader, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
+    ) -> Step {
+        if header.mode == .set {
+            let key = unsafe input[header.key]
+            let outcome = turn.cache.delete(unsafe Span(_unsafeBytes: key), isBlind: true, now: turn.now, flight: proof)
+            if case .unresolved(let obstacle) = outcome { return unsafe overcome(obstacle, key: key, turn) }
+        }
+        settle(turn)
+        turn.counters.add(.valuesTooLarge)
+        if !header.isQuiet { reply(.error(.valueTooLarge), &turn) }
+        phase = .swallow(bytes: header.valueBytes + 2)
+        return .done(lineBytes)
+    }
+
+    // MARK: The data block
+
+    /// Where the connection may read bytes of the data block directly; empty when it has to read as usual.
+    mutating func bodyRoom() -> UnsafeMutableRawBufferPointer {
+        guard case .body = phase else { return unsafe UnsafeMutableRawBufferPointer(start: nil, count: 0) }
+        return unsafe draft?.unfilled ?? UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    }
+
+    /// Says that `count` bytes were read into `bodyRoom`.
+    mutating func receiveDirectly(_ count: Int) { draft?.fill(count) }
+
+    /// Takes what `input` holds of the data block.
+    mutating func receive(_ target: StoreTarget, _ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Step {
+        guard var draft = draft.take() else { preconditionFailure("a body without a draft") }
+        let taken = unsafe draft.fill(input)
+        let (isComplete, isBlocked) = (draft.isComplete, draft.isBlocked)
+        self.draft = consume draft
+        guard isComplete else { return Step(consumed: taken, stall: isBlocked ? .engine : .input) }
+        guard input.count - taken >= 2 else { return Step(consumed: taken, stall: .input) }
+        guard unsafe input[taken] == 0x0D, unsafe input[taken + 1] == 0x0A else {
+            return badDataChunk(target, consumed: taken + 2, &turn)
+        }
+        phase = .storing(target)
+        return .done(taken + 2)
+    }
+
+    /// The two bytes after the value are not CR LF: nothing is stored, and the next request begins right after them.
+    private mutating func badDataChunk(_ target: StoreTarget, consumed: Int, _ turn: inout Turn) -> Step {
+        draft = nil
+        phase = .command
+        if !target.isQuiet { reply(.error(.badDataChunk), &turn) }
+        return .done(consumed)
+    }
+
+    // MARK: Storing
+
+    /// Stores the draft whose data block is complete.
+    mutating func storeDraft(_ target: StoreTarget, _ turn: inout Turn) -> Step {
+        guard let draft = draft.take() else { preconditionFailure("nothing to store") }
+        return Step(consumed: 0, stall: finish(draft, target, &turn))
+    }
+
+    /// Stores a complete draft and answers, or waits for what stands in its way.
+    @inline(__always)
+    private mutating func finish(_ draft: consuming EntryDraft, _ target: StoreTarget, _ turn: inout Turn) -> Stall? {
+        let outcome = turn.cache.store(&draft, target.mode, now: turn.now, flight: proof)
+        settle(turn)
+        if case .unresolved(let obstacle) = outcome {
+            turn.cache.overcome(obstacle, draft: &draft, waiter: waiter(Self.requestNumber, turn))
+            self.draft = consume draft
+            phase = .storing(target)
+            return .engine
+        }
+        phase = .command
+        answer(outcome, target, &turn)
+        return nil
+    }
+
+    @inline(__always)
+    private mutating func answer(_ outcome: StoreOutcome, _ target: StoreTarget, _ turn: inout Turn) {
+        if case .compare = target.mode { countComparison(outcome, turn) }
+        switch outcome {
+        case .stored: acknowledge(.stored, isQuiet: target.isQuiet, &turn)
+        case .notStored: if !target.isQuiet { reply(.notStored, &turn) }
+        case .exists: if !target.isQuiet { reply(.exists, &turn) }
+        case .notFound: if !target.isQuiet { reply(.notFound, &turn) }
+        case .noRoom:
+            turn.counters.add(.valuesWithoutMemory)
+            if !target.isQuiet { reply(.error(.outOfMemory), &turn) }
+        case .unresolved: invariant(false, "handled by storeDraft")
+        }
+    }
+
+    private func countComparison(_ outcome: StoreOutcome, _ turn: borrowing Turn) {
+        switch outcome {
+        case .stored: turn.counters.add(.casHits)
+        case .exists: turn.counters.add(.casMismatches)
+        case .notFound: turn.counters.add(.casMisses)
+        case .notStored, .noRoom, .unresolved: break
+        }
+    }
+}
+
+extension WriteMode {
+    /// The engine's word for the protocol's.
+    @inline(__always)
+    init(_ mode: StoreMode) {
+        self =
+            switch mode {
+            case .set: .set
+            case .add: .add
+            case .replace: .replace
+            case .append: .append
+            case .prepend: .prepend
+            case .compare(let unique): .compare(cas: unique)
+            }
+    }
+}

@@ -1,0 +1,331 @@
+// The socket side of a session: when to read, what to send, when to stop listening to a client, when to close.
+//
+// One turn of a connection, whatever woke it (`run`):
+//
+//     send what was left over -> move replies that became ready -> execute, reading once -> send in one call -> decide
+//
+// It reads only when the session wants input and everything said so far was taken by the socket: a client that does not
+// read its replies is not listened to. Requests are parsed in the worker's shared read memory; only a part of a request
+// is kept in the connection's own buffer, so an idle connection holds none. Belongs to its worker's thread.
+
+import CacheEngine
+import Glibc
+import Libevent
+import Primitives
+import Protocol
+
+/// One client's connection.
+@safe
+final class Connection {
+    /// How long a request may take to arrive: so much, and a second for each `partialBytesPerSecondMin` received.
+    static let partialMilliseconds: Int64 = 10_000
+    static let partialBytesPerSecondMin: Int64 = 1024
+    /// How long a socket may take no byte of its replies.
+    static let sendMilliseconds: Int64 = 60_000
+    /// How long the client's last bytes are thrown away after the last reply, so that the kernel delivers that one.
+    static let lingerMilliseconds: Int64 = 2000
+
+    let id: UInt32
+    private let fd: Int32
+    private unowned let worker: Worker
+    private var session: Session
+    /// The front of a request that has only come in part.
+    private var input = ByteBuffer()
+    /// Replies that the socket did not take at once.
+    ///
+    /// While there are any, nothing more is executed.
+    private var unsent = Output()
+    private var readWatch: Watch?
+    private var writeWatch: Watch?
+    /// Nothing more will be read: the client said so, or the daemon is stopping.
+    private var isInputOver = false
+    private var hasClientFinished = false
+    private var isScheduled = false
+    private var isLingering = false
+    private var isClosed = false
+
+    // For the deadlines.
+    private let card: ConnectionCard
+    private var partialSince = Instant.never
+    private var partialBytes: Int64 = 0
+    private var partialRequest: UInt32 = 0
+
+    /// Begins to serve `fd`; does not own it when it throws.
+    init(id: UInt32, fd: Int32, worker: Worker) throws(EventLoopError) {
+        self.id = id
+        self.fd = fd
+        self.worker = worker
+        session = Session(id: id, limits: worker.service.limits)
+        card = ConnectionCard(now: worker.service.cache.clock.now())
+        let watch = Watch(loop: worker.loop, fd: fd, .readable) { [unowned self] in becameReadable() }
+        readWatch = watch
+        try watch.start()
+        worker.service.register(card, fd: fd)
+    }
+
+    // MARK: What wakes a connection
+
+    private func becameReadable() {
+        if isLingering { return discardInput() }
+        guard wantsInput else {
+            // The watch is level-triggered: without this it would fire every turn. `settle` starts it again.
+            readWatch?.stop()
+            return
+        }
+        run(canRead: true)
+    }
+
+    private func becameWritable() { run(canRead: false) }
+
+    /// The worker's turn for connections that had work left.
+    func runScheduled() {
+        isScheduled = false
+        run(canRead: false)
+    }
+
+    /// The engine has an answer.
+    ///
+    /// Replies go out at the end of the worker's turn, together with those of other answers that came with it.
+    func complete(_ completion: Completion, number: UInt32) {
+        worker.turn.begin()
+        session.complete(completion, number: number, &worker.turn)
+        schedule()
+    }
+
+    /// The daemon stops: executes what has come whole, then closes.
+    func drain() {
+        if wantsInput { run(canRead: true) }
+        isInputOver = true
+        run(canRead: false)
+    }
+
+    // MARK: A turn
+
+    private var wantsInput: Bool { session.stall == .input && unsent.isEmpty && !isInputOver }
+
+    private func run(canRead: Bool) {
+        guard !isClosed, !isLingering, sendLeftover() else { return }
+        worker.turn.begin()
+        session.sendReady(&worker.turn)
+        if session.canGoOn, session.stall != .input {
+            input.consume(unsafe session.process(input.readable, &worker.turn))
+        }
+        if canRead, wantsInput, !worker.turn.output.isFull { readAndProcess() }
+        guard !isClosed, send() else { return }
+        settle()
+    }
+
+    /// Reads once and executes what came.
+    private func readAndProcess() {
+        let shared = unsafe worker.readMemory
+        guard input.isEmpty else {
+            let room = unsafe input.reserve(Self.partialReadBytes)
+            guard let count = unsafe received(recv(fd, room.baseAddress, room.count, 0)) else { return }
+            input.commit(count)
+            return input.consume(unsafe session.process(input.readable, &worker.turn))
+        }
+        let body = unsafe session.bodyRoom()
+        guard let count = unsafe received(read(body, then: shared)) else { return }
+        let direct = min(count, body.count)
+        if direct > 0 { session.receiveDirectly(direct) }
+        let rest = unsafe UnsafeRawBufferPointer(rebasing: shared[..<(count - direct)])
+        let consumed = unsafe session.process(rest, &worker.turn)
+        if consumed < rest.count { unsafe input.append(UnsafeRawBufferPointer(rebasing: rest[consumed...])) }
+    }
+
+    /// Room made for the rest of a request that has come in part.
+    private static let partialReadBytes = 16 << 10
+
+    /// Reads into the value being received first, and what follows it into the shared memory.
+    private func read(_ body: UnsafeMutableRawBufferPointer, then shared: UnsafeMutableRawBufferPointer) -> Int {
+        if unsafe body.isEmpty { return unsafe recv(fd, shared.baseAddress, shared.count, 0) }
+        var vectors = unsafe (
+            iovec(iov_base: body.baseAddress, iov_len: body.count),
+            iovec(iov_base: shared.baseAddress, iov_len: shared.count)
+        )
+        return unsafe withUnsafeMutablePointer(to: &vectors) { pair in
+            unsafe pair.withMemoryRebound(to: iovec.self, capacity: 2) { unsafe readv(fd, $0, 2) }
+        }
+    }
+
+    /// Interprets what recv(2) or readv(2) returned: the number of bytes, or nil if there are none.
+    private func received(_ count: Int) -> Int? {
+        if count > 0 {
+            worker.counters.add(.bytesRead, count)
+            card.lastActivity = worker.turn.now
+            partialBytes += Int64(count)
+            return count
+        }
+        if count == 0 {
+            isInputOver = true
+            hasClientFinished = true
+        } else if errno != EAGAIN && errno != EINTR {
+            close()
+        }
+        return nil
+    }
+
+    // MARK: Sending
+
+    /// Sends what the socket did not take before; false if there is still some, or the connection died.
+    private func sendLeftover() -> Bool {
+        guard !unsent.isEmpty else { return true }
+        guard note(unsent.send(to: fd, worker.vectors)), unsent.isEmpty else { return false }
+        unsent.releaseIfEmpty()
+        writeWatch?.stop()
+        return true
+    }
+
+    /// Sends the turn's replies; what the socket does not take is kept.
+    ///
+    /// False if the connection died.
+    private func send() -> Bool {
+        guard !worker.turn.output.isEmpty else { return true }
+        guard note(worker.turn.output.send(to: fd, worker.vectors)) else { return false }
+        if worker.turn.output.isEmpty { return true }
+        unsent.take(&worker.turn.output)
+        return watchWritable()
+    }
+
+    /// Interprets what became of sending; false if the connection died.
+    private func note(_ outcome: SendOutcome) -> Bool {
+        switch outcome {
+        case .sent(let bytes):
+            worker.counters.add(.bytesWritten, bytes)
+            card.lastActivity = worker.turn.now
+        case .full:
+            break
+        case .failed:
+            close()
+            return false
+        }
+        return true
+    }
+
+    private func watchWritable() -> Bool {
+        let watch =
+            writeWatch ?? Watch(loop: worker.loop, fd: fd, .writable) { [unowned self] in becameWritable() }
+        writeWatch = watch
+        return start(watch)
+    }
+
+    private func start(_ watch: Watch) -> Bool {
+        do throws(EventLoopError) {
+            try watch.start()
+            return true
+        } catch {
+            worker.service.log.write(.warning, "connection dropped", ["reason": "\(error)"])
+            close()
+            return false
+        }
+    }
+
+    // MARK: What next
+
+    private func settle() {
+        notePartialRequest()
+        guard unsent.isEmpty else { return }
+        switch session.stall {
+        case .broken:
+            return close()
+        case .closing:
+            if session.replies.isEmpty { return linger() }
+        case .input where isInputOver:
+            // Half a request is dropped.
+            if session.replies.isEmpty { return hasClientFinished ? close() : linger() }
+        case .input:
+            guard let readWatch, start(readWatch) else { return }
+            input.releaseIfEmpty()
+        case .turn, .output:
+            schedule()
+        case .slots, .engine:
+            break
+        }
+        if session.replies.hasReadyFront { schedule() }
+    }
+
+    private func schedule() {
+        guard !isScheduled else { return }
+        isScheduled = true
+        worker.schedule(self)
+    }
+
+    // MARK: The end
+
+    /// Says good-bye: the client sees the end of the replies, and what it still sends is thrown away for a while.
+    ///
+    /// Closing with unread input makes the kernel reset the connection, and the client may lose the last reply.
+    private func linger() {
+        logFatal()
+        isLingering = true
+        card.lastActivity = worker.turn.now
+        if shutdown(fd, Int32(SHUT_WR)) != 0 { return close() }
+        if let readWatch { _ = start(readWatch) }
+        if !isClosed { discardInput() }
+    }
+
+    private func discardInput() {
+        let memory = unsafe worker.readMemory
+        let count = unsafe recv(fd, memory.baseAddress, memory.count, 0)
+        if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) { close() }
+    }
+
+    private func logFatal() {
+        guard let fatal = session.fatal else { return }
+        if fatal == .binaryProtocol {
+            worker.counters.add(.binaryRejected)
+            worker.service.noteBinaryClient(of: PeerAddress(fd))
+        }
+        worker.service.log.write(
+            .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.replyLine)"])
+    }
+
+    /// Closes now.
+    func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        worker.turn.output.removeAll()
+        session.abandon(worker.turn)
+        readWatch = nil
+        writeWatch = nil
+        worker.service.unregister(fd: fd)
+        Glibc.close(fd)
+        worker.remove(self)
+    }
+
+    // MARK: Deadlines
+
+    /// Notes since when a request has been arriving.
+    private func notePartialRequest() {
+        guard session.stall == .input, unsent.isEmpty, !session.isBetweenRequests || !input.isEmpty else {
+            return partialSince = .never
+        }
+        if partialSince == .never || partialRequest != session.requestCount {
+            partialSince = worker.turn.now
+            partialRequest = session.requestCount
+            partialBytes = 0
+        }
+    }
+
+    /// Closes the connection if the client has kept it waiting for too long.
+    func checkDeadlines(_ now: Instant) {
+        func isOver(_ since: Instant, _ milliseconds: Int64) -> Bool {
+            now > since.advanced(byMilliseconds: milliseconds)
+        }
+        if isLingering {
+            if isOver(card.lastActivity, Self.lingerMilliseconds) { close() }
+        } else if !unsent.isEmpty {
+            if isOver(card.lastActivity, Self.sendMilliseconds) { kick(.stalledKicks) }
+        } else if partialSince != .never {
+            let grace = Self.partialMilliseconds + partialBytes * 1000 / Self.partialBytesPerSecondMin
+            if isOver(partialSince, grace) { kick(.stalledKicks) }
+        } else if let idle = worker.service.idleTimeout, session.stall == .input, session.replies.isEmpty {
+            if isOver(card.lastActivity, idle) { kick(.idleKicks) }
+        }
+    }
+
+    private func kick(_ counter: Counter) {
+        worker.counters.add(counter)
+        close()
+    }
+}

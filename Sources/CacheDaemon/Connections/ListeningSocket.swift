@@ -1,0 +1,173 @@
+// Opens listening sockets: TCP on one or several addresses, and a Unix socket.
+//
+// Nothing here accepts; the server hands the descriptors to listeners. See ip(7), ipv6(7) and unix(7).
+
+import Glibc
+import Primitives
+
+/// Why an address cannot be listened on.
+struct ListenError: Error, CustomStringConvertible {
+    let address: String
+    let reason: String
+
+    var description: String { "cannot listen on \(address): \(reason)" }
+
+    init(_ address: String, _ reason: String) {
+        self.address = address
+        self.reason = reason
+    }
+
+    init(_ address: String, _ operation: String, _ code: Int32) {
+        // SAFETY: strerror(3) returns a string that is copied at once.
+        self.init(address, "\(operation): \(unsafe String(cString: strerror(code)))")
+    }
+}
+
+/// A bound, listening, non-blocking socket; the holder closes it or hands it on.
+struct ListeningSocket {
+    /// Connections that the kernel keeps until they are accepted; cut to net.core.somaxconn.
+    static let backlog: Int32 = 4096
+
+    let fd: Int32
+    /// The address as bound: with the port that the kernel chose for port 0.
+    let address: String
+    /// The TCP port, or nil.
+    let port: Int?
+    /// The path to remove at the end, or nil.
+    var path: String?
+
+    // MARK: TCP
+
+    /// Listens on every address that `address` stands for; a name may have several.
+    static func open(_ address: ListenAddress) throws(ListenError) -> [ListeningSocket] {
+        var hints = unsafe addrinfo()
+        unsafe hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV
+        unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        unsafe hints.ai_protocol = Int32(IPPROTO_TCP)
+        var list: UnsafeMutablePointer<addrinfo>?
+        let host: String? = address.host.isEmpty || address.host == "*" ? nil : address.host
+        let code = unsafe getaddrinfo(host, "\(address.port)", &hints, &list)
+        guard code == 0 else {
+            throw ListenError("\(address)", unsafe String(cString: gai_strerror(code)))
+        }
+        // SAFETY: the list is walked before it is freed.
+        defer { unsafe freeaddrinfo(list) }
+        var sockets: [ListeningSocket] = []
+        var missing: ListenError?
+        var next = unsafe list
+        while let info = unsafe next {
+            unsafe next = info.pointee.ai_next
+            do throws(ListenError) {
+                sockets.append(try unsafe open(info.pointee, "\(address)"))
+            } catch {
+                // A host without IPv6 still has names with IPv6 addresses.
+                guard errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL else {
+                    for socket in sockets { close(socket.fd) }
+                    throw error
+                }
+                missing = error
+            }
+        }
+        if sockets.isEmpty, let missing { throw missing }
+        return sockets
+    }
+
+    private static func open(_ info: addrinfo, _ name: String) throws(ListenError) -> ListeningSocket {
+        let fd = unsafe try make(family: info.ai_family, name)
+        set(fd, SOL_SOCKET, SO_REUSEADDR)
+        if unsafe info.ai_family == AF_INET6 { set(fd, Int32(IPPROTO_IPV6), IPV6_V6ONLY) }
+        guard unsafe bind(fd, info.ai_addr, info.ai_addrlen) == 0 else { throw closing(fd, name, "bind") }
+        guard listen(fd, backlog) == 0 else { throw closing(fd, name, "listen") }
+        let bound = PeerAddress.local(fd)
+        return ListeningSocket(fd: fd, address: "\(bound)", port: bound.portNumber)
+    }
+
+    private static func make(family: Int32, _ name: String) throws(ListenError) -> Int32 {
+        let kind = Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        let fd = socket(family, kind, 0)
+        guard fd >= 0 else { throw ListenError(name, "socket", errno) }
+        return fd
+    }
+
+    /// Closes `fd` and keeps `errno` for the caller.
+    private static func closing(_ fd: Int32, _ name: String, _ operation: String) -> ListenError {
+        let code = errno
+        close(fd)
+        errno = code
+        return ListenError(name, operation, code)
+    }
+
+    /// Switches a socket option on.
+    ///
+    /// Failure costs only the option.
+    static func set(_ fd: Int32, _ level: Int32, _ option: Int32) {
+        var one: Int32 = 1
+        _ = unsafe setsockopt(fd, level, option, &one, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    // MARK: Unix
+
+    /// Listens on a Unix socket with the permission bits `mode`.
+    ///
+    /// A socket file that nobody listens on any more is replaced; anything else at the path is left alone.
+    static func open(path: String, mode: UInt32) throws(ListenError) -> ListeningSocket {
+        let fd = try make(family: AF_UNIX, path)
+        guard let address = UnixAddress(path) else {
+            close(fd)
+            throw ListenError(path, "the path is too long for a Unix socket")
+        }
+        if unsafe address.call(fd, bind) != 0 {
+            guard errno == EADDRINUSE else { throw closing(fd, path, "bind") }
+            do throws(ListenError) {
+                try removeStale(address, path)
+            } catch {
+                close(fd)
+                throw error
+            }
+            guard unsafe address.call(fd, bind) == 0 else { throw closing(fd, path, "bind") }
+        }
+        // The process's umask, 0077, made the file private; it is opened up only now.
+        guard unsafe chmod(path, mode) == 0 else { throw closing(fd, path, "chmod") }
+        guard listen(fd, backlog) == 0 else { throw closing(fd, path, "listen") }
+        return ListeningSocket(fd: fd, address: "unix:\(path)", port: nil, path: path)
+    }
+
+    private static func removeStale(_ address: UnixAddress, _ path: String) throws(ListenError) {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { throw ListenError(path, "lstat", errno) }
+        guard status.st_mode & S_IFMT == S_IFSOCK else {
+            throw ListenError(path, "there is a file that is not a socket")
+        }
+        let probe = try make(family: AF_UNIX, path)
+        defer { close(probe) }
+        if unsafe address.call(probe, connect) == 0 { throw ListenError(path, "another process listens there") }
+        guard errno == ECONNREFUSED else { throw ListenError(path, "connect", errno) }
+        guard unsafe unlink(path) == 0 else { throw ListenError(path, "unlink", errno) }
+    }
+}
+
+/// The address of a Unix socket.
+@safe
+private struct UnixAddress {
+    private var raw = sockaddr_un()
+
+    /// The address of a path; nil if it does not fit.
+    init?(_ path: String) {
+        raw.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8)
+        let capacity = MemoryLayout.size(ofValue: raw.sun_path)
+        guard !bytes.isEmpty, bytes.count < capacity else { return nil }
+        // SAFETY: one byte less than the array is copied; the rest stays zero.
+        unsafe withUnsafeMutableBytes(of: &raw.sun_path) { unsafe $0.copyBytes(from: bytes) }
+    }
+
+    /// Calls bind(2) or connect(2) with the address.
+    func call(_ fd: Int32, _ function: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+        // SAFETY: the pointer is used only during the call, with the size of what it points to.
+        unsafe withUnsafePointer(to: raw) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe function(fd, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// How other threads reach a worker: new connections from the main thread, completions from the engine's disk threads.
+//
+// A guarded array and a wakeup. Posting never blocks for long and never calls back; the worker takes everything at
+// once in its own turn.
+
+import CacheEngine
+import Libevent
+import Primitives
+
+/// What a worker is told.
+enum Message: Sendable {
+    /// Serve this descriptor, and own it.
+    case connection(fd: Int32)
+    /// The engine has an answer.
+    case completion(Completion)
+    /// Finish what is complete, close all connections, end.
+    case drain
+    /// End now.
+    case stop
+}
+
+/// A worker's queue of messages.
+final class Mailbox: CompletionQueue, Sendable {
+    /// Guards the messages not taken yet.
+    ///
+    /// Posted to last by holders of other locks, so it ranks above them.
+    private let messages = Guarded([Message](), rank: .mailbox)
+    let wakeup: Wakeup
+
+    init() throws(EventLoopError) { wakeup = try Wakeup() }
+
+    /// Adds a message.
+    ///
+    /// Any thread.
+    func post(_ message: Message) {
+        messages.withLock { $0.append(message) }
+        wakeup.signal()
+    }
+
+    /// Adds a completion.
+    ///
+    /// Any thread.
+    func post(_ completion: Completion) { post(.completion(completion)) }
+
+    /// Takes all messages, leaving `emptied` and its capacity for the next ones.
+    func take(replacedBy emptied: consuming [Message]) -> [Message] {
+        var taken = emptied
+        messages.withLock { swap(&$0, &taken) }
+        return taken
+    }
+}

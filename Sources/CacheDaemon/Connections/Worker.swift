@@ -1,0 +1,185 @@
+// One thread, one event loop, its share of the connections, and the memory that they take turns to use.
+//
+// The worker is made, used and freed on its own thread; others reach it through its mailbox. It never waits for disk.
+
+import CacheEngine
+import Glibc
+import Libevent
+import Primitives
+import Protocol
+
+/// The other threads' handle on a worker.
+struct WorkerThread: Sendable {
+    let mailbox: Mailbox
+    let thread: OSThread
+
+    /// Starts a worker.
+    ///
+    /// - Throws: `EventLoopError` when the kernel refuses a descriptor for its mailbox.
+    static func start(number: Int, service: Service) throws(EventLoopError) -> WorkerThread {
+        let mailbox = try Mailbox()
+        let counters = service.makeCounters()
+        let thread = OSThread(name: "worker-\(number)") {
+            defer { service.workerEnded() }
+            do throws(EventLoopError) {
+                let worker = try Worker(service: service, counters: counters, mailbox: mailbox)
+                worker.run()
+            } catch {
+                // Without its loop this thread cannot serve: better to stop than to leave its connections hanging.
+                service.log.write(.error, "worker failed", ["number": "\(number)", "reason": "\(error)"])
+                service.control.requestStop()
+                service.control.requestStop()
+            }
+        }
+        return WorkerThread(mailbox: mailbox, thread: thread)
+    }
+}
+
+/// Serves connections.
+///
+/// Belongs to one thread.
+@safe
+final class Worker {
+    /// Bytes read from a socket at a time.
+    static let readBytes = 64 << 10
+    /// Time between two looks at the connections' deadlines.
+    static let sweepMilliseconds: Int64 = 1000
+    /// How long an orderly stop waits for clients to take their replies.
+    static let drainMilliseconds: Int64 = 5000
+
+    let loop: EventLoop
+    let service: Service
+    let counters: Counters
+    private let mailbox: Mailbox
+    private var connections: [UInt32: Connection] = [:]
+    private var lastID: UInt32 = 0
+    /// Connections with work left over from this turn.
+    private var ready: [Connection] = []
+    private var spareReady: [Connection] = []
+    private var spareMessages: [Message] = []
+    private var wakeWatch: Watch?
+    private var sweep: Timer?
+    private var drainTimer: Timer?
+    private var isDraining = false
+    private var isStopping = false
+
+    /// What sessions work with; lent to one connection at a time.
+    var turn: Turn
+    // SAFETY: allocated in init, freed in deinit; used by one connection at a time, within one call.
+    let readMemory: UnsafeMutableRawBufferPointer
+    let vectors = SendVectors()
+
+    /// Makes a worker of the current thread.
+    init(service: Service, counters: Counters, mailbox: Mailbox) throws(EventLoopError) {
+        loop = try EventLoop()
+        self.service = service
+        self.counters = counters
+        self.mailbox = mailbox
+        turn = Turn(service: service, counters: counters, completions: mailbox)
+        unsafe readMemory = .allocate(byteCount: Self.readBytes, alignment: 4096)
+        wakeWatch = try mailbox.wakeup.watch(on: loop) { [unowned self] in takeMessages() }
+        sweep = Timer(loop: loop) { [unowned self] in checkDeadlines() }
+        drainTimer = Timer(loop: loop) { [unowned self] in isStopping = true }
+    }
+
+    deinit { unsafe readMemory.deallocate() }
+
+    /// Serves until told to drain or stop.
+    func run() {
+        loop.run {
+            runReady()
+            if isStopping || (isDraining && connections.isEmpty) { return .stop }
+            return ready.isEmpty ? .wait : .poll
+        }
+        for connection in Array(connections.values) { connection.close() }
+    }
+
+    // MARK: Connections
+
+    /// Gives the connection another turn after all others that are ready had theirs.
+    func schedule(_ connection: Connection) { ready.append(connection) }
+
+    private func runReady() {
+        guard !ready.isEmpty else { return }
+        var now: [Connection] = []
+        swap(&now, &spareReady)
+        swap(&now, &ready)
+        for connection in now { connection.runScheduled() }
+        now.removeAll(keepingCapacity: true)
+        swap(&now, &spareReady)
+    }
+
+    /// The connection has closed its descriptor and is not to be called any more.
+    func remove(_ connection: Connection) {
+        connections[connection.id] = nil
+        counters.add(.connectionsClosed)
+    }
+
+    private func open(_ fd: Int32) {
+        lastID &+= 1
+        if isDraining || connections[lastID] != nil { return refuse(fd) }
+        do throws(EventLoopError) {
+            let connection = try Connection(id: lastID, fd: fd, worker: self)
+            connections[lastID] = connection
+            if connections.count == 1 { try sweep?.set(afterMilliseconds: Self.sweepMilliseconds) }
+        } catch {
+            service.log.write(.warning, "connection refused", ["reason": "\(error)"])
+            connections[lastID] = nil
+            refuse(fd)
+        }
+    }
+
+    private func refuse(_ fd: Int32) {
+        Glibc.close(fd)
+        counters.add(.connectionsClosed)
+    }
+
+    private func checkDeadlines() {
+        let now = service.cache.clock.now()
+        for connection in Array(connections.values) { connection.checkDeadlines(now) }
+        guard !connections.isEmpty else { return }
+        do throws(EventLoopError) {
+            try sweep?.set(afterMilliseconds: Self.sweepMilliseconds)
+        } catch {
+            service.log.write(.warning, "no timer for deadlines", ["reason": "\(error)"])
+        }
+    }
+
+    // MARK: Messages
+
+    private func takeMessages() {
+        var messages: [Message] = []
+        swap(&messages, &spareMessages)
+        messages = mailbox.take(replacedBy: messages)
+        for message in messages {
+            switch message {
+            case .connection(let fd): open(fd)
+            case .completion(let completion): deliver(completion)
+            case .drain: drain()
+            case .stop: isStopping = true
+            }
+        }
+        messages.removeAll(keepingCapacity: true)
+        swap(&messages, &spareMessages)
+    }
+
+    /// Hands an answer of the engine to its connection, or gives it back when that is gone.
+    private func deliver(_ completion: Completion) {
+        let token = Token(bits: completion.token)
+        if let connection = connections[token.connection] {
+            connection.complete(completion, number: token.number)
+        } else if let flight = completion.flight {
+            service.cache.finish(flight)
+        }
+    }
+
+    private func drain() {
+        isDraining = true
+        for connection in Array(connections.values) { connection.drain() }
+        do throws(EventLoopError) {
+            try drainTimer?.set(afterMilliseconds: Self.drainMilliseconds)
+        } catch {
+            isStopping = true
+        }
+    }
+}

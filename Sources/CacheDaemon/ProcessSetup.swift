@@ -1,0 +1,60 @@
+// What the process has to be before it opens anything: private files, safe descriptors, quiet signals, enough
+// descriptors, the right user.
+//
+// Called from main.swift's path only; a server that runs inside a test's process does without.
+
+import Glibc
+import Primitives
+
+/// Why the process cannot be set up.
+struct SetupError: Error, CustomStringConvertible {
+    let description: String
+}
+
+enum ProcessSetup {
+    /// Descriptors that are not client connections: listeners, journal, index, value files, event loops.
+    static let reservedDescriptors = 128
+
+    /// Makes files private, descriptors 0 to 2 valid, and write errors errors instead of signals.
+    static func prepare() {
+        umask(0o077)
+        // Were one of them closed, the next file opened would get its number, and stray prints would damage it.
+        for fd in Int32(0)...2 where fcntl(fd, F_GETFD) == -1 && errno == EBADF {
+            _ = unsafe open("/dev/null", O_RDWR)
+        }
+        signal(SIGPIPE, SIG_IGN)
+        signal(SIGXFSZ, SIG_IGN)
+    }
+
+    /// Raises the limit on descriptors as far as `connections` need; returns how many connections fit.
+    static func raiseDescriptorLimit(connections: Int) -> Int {
+        var limit = rlimit()
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        guard unsafe getrlimit(resource, &limit) == 0 else { return connections }
+        let needed = rlim_t(connections + reservedDescriptors)
+        if limit.rlim_cur < needed {
+            var raised = limit
+            raised.rlim_cur = min(needed, limit.rlim_max)
+            if needed > limit.rlim_max {
+                // Root may raise the hard limit too.
+                var both = rlimit(rlim_cur: needed, rlim_max: needed)
+                if unsafe setrlimit(resource, &both) == 0 { return connections }
+            }
+            if unsafe setrlimit(resource, &raised) == 0 { limit = raised }
+        }
+        return limit.rlim_cur >= needed ? connections : max(1, Int(limit.rlim_cur) - reservedDescriptors)
+    }
+
+    /// Becomes `user`, for good.
+    ///
+    /// - Throws: `SetupError` when there is no such user, or the process may not become it.
+    static func become(_ user: String) throws(SetupError) {
+        guard geteuid() == 0 else { return }
+        guard let entry = unsafe getpwnam(user) else { throw SetupError(description: "no user '\(user)'") }
+        let (uid, gid) = unsafe (entry.pointee.pw_uid, entry.pointee.pw_gid)
+        guard unsafe initgroups(user, gid) == 0, setgid(gid) == 0, setuid(uid) == 0 else {
+            // SAFETY: strerror(3) returns a string that is copied at once.
+            throw SetupError(description: "cannot become '\(user)': \(unsafe String(cString: strerror(errno)))")
+        }
+    }
+}

@@ -1,0 +1,159 @@
+// Replies that cannot be sent yet, because one before them waits for the engine.
+//
+//     get a b c        VALUE a -> output | slot for b: following = VALUE c, END | ...
+//
+// A slot is one part of a reply that is still to come: a value that is being read from disk, or the leave to acknowledge
+// a change once it is durable. Everything said after it waits in the slot's `following`. Slots are answered in any order
+// and leave in the order of the commands. Empty for connections whose replies all come from memory.
+
+import CacheEngine
+import Primitives
+import Protocol
+
+/// One part of a connection's replies that waits for the engine.
+final class Slot {
+    /// What the slot waits for.
+    enum Purpose {
+        /// The value of a key; `touch` is the new deadline that a hit gets.
+        case value(key: [UInt8], includesCAS: Bool, touch: Instant?)
+        /// Durability of the changes acknowledged in `following`.
+        case commit
+    }
+
+    /// What has come of it.
+    enum Answer {
+        case pending
+        /// Nothing is to be said: a miss, or a change that is durable now.
+        case nothing
+        case entry(PinnedEntry)
+        /// A value that comes in chunks, and how far it is.
+        case stream(ValueStream, StreamStage)
+    }
+
+    enum StreamStage {
+        case unstarted
+        case chunkRequested
+        case chunkReady
+        /// The chunk is in the output, which must drain before the next one is requested.
+        case chunkInOutput
+    }
+
+    let purpose: Purpose
+    var answer = Answer.pending
+    /// What `gat` found, while its touch waits.
+    var untouched: Answer?
+    /// The replies after this part.
+    var following = Output()
+
+    init(_ purpose: Purpose) { self.purpose = purpose }
+}
+
+/// The slots of one connection, oldest first.
+struct ReplyQueue: ~Copyable {
+    /// Most slots at a time; the connection executes nothing more until some left.
+    static let slotsMax = 64
+
+    /// Slots are numbered 1...numberMax and then from 1 again; only few of them exist at a time.
+    private static let numberMax: UInt32 = 1 << 30
+
+    private var slots: [Slot] = []
+    private var firstNumber: UInt32 = 1
+    /// Values asked of the engine and not answered yet.
+    ///
+    /// While there are any, nothing that changes entries is executed, so that a client's commands keep their order.
+    private(set) var openReads = 0
+
+    var isEmpty: Bool { slots.isEmpty }
+
+    /// Whether the connection must wait before it executes more.
+    var isFull: Bool {
+        guard !slots.isEmpty else { return false }
+        return slots.count >= Self.slotsMax || slots.reduce(0) { $0 + $1.following.bytes.count } >= Output.bytesMax
+            || slots.contains { $0.following.isFull }
+    }
+
+    /// The newest slot; what is said now goes into its `following`.
+    var last: Slot? { slots.last }
+
+    /// Appends a slot; returns its number.
+    mutating func append(_ slot: Slot) -> UInt32 {
+        if case .value = slot.purpose { openReads += 1 }
+        slots.append(slot)
+        return number(at: slots.count - 1)
+    }
+
+    /// The slot of that number, if it is still here.
+    subscript(number: UInt32) -> Slot? {
+        let distance = number >= firstNumber ? number - firstNumber : number + Self.numberMax - firstNumber
+        return distance < slots.count ? slots[Int(distance)] : nil
+    }
+
+    private func number(at index: Int) -> UInt32 {
+        let number = firstNumber + UInt32(index)
+        return number > Self.numberMax ? number - Self.numberMax : number
+    }
+
+    /// Sets the final answer of a slot that asked for a value.
+    mutating func answer(_ slot: Slot, _ answer: Slot.Answer) {
+        slot.answer = answer
+        if case .value = slot.purpose { openReads -= 1 }
+    }
+
+    /// Moves what can be sent, up to the first part that still waits, into `output`, which has been sent before.
+    ///
+    /// - Parameter request: asks for the next chunk of a stream on behalf of the slot with that number.
+    mutating func moveReady(to output: inout Output, request: (ValueStream, UInt32) -> Void) {
+        var gone = 0
+        while gone < slots.count, !output.isFull, send(slots[gone], number(at: gone), &output, request) { gone += 1 }
+        guard gone > 0 else { return }
+        firstNumber = number(at: gone)
+        slots.removeFirst(gone)
+        if slots.isEmpty { slots = [] }
+    }
+
+    /// Puts a slot's part into the output; false if it is not complete yet.
+    private func send(
+        _ slot: Slot, _ number: UInt32, _ output: inout Output, _ request: (ValueStream, UInt32) -> Void
+    ) -> Bool {
+        switch (slot.answer, slot.purpose) {
+        case (.pending, _):
+            return false
+        case (.nothing, _), (.entry, .commit), (.stream, .commit):
+            break
+        case (.entry(let entry), .value(let key, let includesCAS, _)):
+            unsafe key.withUnsafeBytes { unsafe output.appendValue(key: $0, entry, includesCAS: includesCAS) }
+        case (.stream(let stream, .unstarted), .value(let key, let includesCAS, _)):
+            unsafe key.withUnsafeBytes {
+                unsafe output.bytes.appendValueHeader(
+                    key: $0, flags: stream.flags, count: stream.valueBytes, cas: includesCAS ? stream.cas : nil)
+            }
+            slot.answer = .stream(stream, .chunkRequested)
+            request(stream, number)
+            return false
+        case (.stream(_, .chunkRequested), _):
+            return false
+        case (.stream(let stream, .chunkReady), _):
+            output.appendChunk(stream)
+            guard stream.isComplete else {
+                slot.answer = .stream(stream, .chunkInOutput)
+                return false
+            }
+            output.bytes.append("\r\n")
+        case (.stream(let stream, .chunkInOutput), _):
+            guard output.isEmpty else { return false }
+            slot.answer = .stream(stream, .chunkRequested)
+            request(stream, number)
+            return false
+        }
+        output.take(&slot.following)
+        return true
+    }
+
+    /// Whether `moveReady` has something to do once the output has drained.
+    var hasReadyFront: Bool {
+        switch slots.first?.answer {
+        case nil, .pending, .stream(_, .chunkRequested): false
+        default: true
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// What a session works with during one turn of its worker. One per worker, lent to one connection at a time.
+
+import CacheEngine
+import Primitives
+import Protocol
+
+/// The worker's tools, and the output that the present connection's replies go into.
+struct Turn: ~Copyable {
+    /// Requests and keys executed for one connection before the others get their turn.
+    static let requestsMax = 128
+
+    let cache: Cache
+    let service: Service
+    let counters: Counters
+    /// Where the engine's answers go.
+    let completions: any CompletionQueue
+    /// Whether replies to changes wait until these are durable.
+    let waitsForCommit: Bool
+    /// The time of all decisions of this turn.
+    private(set) var now = Instant(milliseconds: 0)
+    /// How many more requests may be executed in this turn.
+    var requestsLeft = 0
+    /// Replies of this turn.
+    ///
+    /// Empty between turns.
+    var output = Output()
+
+    init(service: Service, counters: Counters, completions: any CompletionQueue) {
+        cache = service.cache
+        self.service = service
+        self.counters = counters
+        self.completions = completions
+        waitsForCommit = service.cache.waitsForCommit
+    }
+
+    /// Begins the turn of one connection.
+    mutating func begin() {
+        now = cache.clock.now()
+        requestsLeft = Self.requestsMax
+    }
+
+    /// The point in time that a client's expiry means.
+    ///
+    /// A TTL of n seconds never ends early: `now` may be up to a millisecond before the true time, so one is added.
+    @inline(__always)
+    func deadline(_ expiration: Expiration) -> Instant {
+        switch expiration {
+        case .never: .never
+        case .after(let seconds): now.advanced(byMilliseconds: seconds &* 1000 &+ 1)
+        case .immediately: now
+        case .at(let unixSeconds): deadline(unixSeconds: unixSeconds)
+        }
+    }
+
+    private func deadline(unixSeconds: Int64) -> Instant {
+        let (milliseconds, overflow) = unixSeconds.multipliedReportingOverflow(by: 1000)
+        if overflow { return unixSeconds > 0 ? .never : now }
+        return now.advanced(byMilliseconds: max(0, milliseconds - cache.clock.wall().milliseconds))
+    }
+}

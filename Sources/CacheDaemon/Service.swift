@@ -1,0 +1,175 @@
+// What all threads of a running daemon share: the cache, the log, the settings that may change, everybody's counters.
+//
+// Made by the server before the first worker starts and alive until the last one ended. Thread-safe.
+
+import CacheEngine
+import Libevent
+import Primitives
+import Protocol
+import Synchronization
+
+/// Shared by the main thread and all workers.
+final class Service: Sendable {
+    let cache: Cache
+    let log: Log
+    let control: ServerControl
+    /// What the wire allows; does not change while the daemon runs.
+    let limits: ProtocolLimits
+    let acceptsShutdownCommand: Bool
+    let startedAt: Instant
+    let startedAtWall: WallTime
+    /// The settings in force.
+    private let current: Guarded<Settings>
+    /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
+    private let idleMilliseconds: Atomic<Int64>
+    /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
+    private let tally = Guarded(Tally(), rank: .leaf)
+
+    /// Guards the addresses of clients that were told about the binary protocol.
+    private let binaryClients = Guarded(Set<String>(), rank: .leaf)
+    private static let binaryClientsMax = 256
+    /// Guards what is known of open connections, by descriptor.
+    private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
+    /// `max_connections`, for the main thread's listeners.
+    private let connectionLimit: Atomic<Int>
+    /// Workers whose thread is about to end.
+    let workersEnded = Atomic<Int>(0)
+
+    private struct Tally {
+        var threads: [Counters] = []
+        var baseline = CounterTotals()
+        var engineBaseline: CacheStatistics?
+    }
+
+    init(cache: Cache, settings: Settings, log: Log, control: ServerControl) {
+        self.cache = cache
+        self.log = log
+        self.control = control
+        limits = ProtocolLimits(valueBytesMax: settings.entryBytesMax)
+        acceptsShutdownCommand = settings.acceptsShutdownCommand
+        startedAt = cache.clock.now()
+        startedAtWall = cache.clock.wall()
+        current = Guarded(settings, rank: .leaf)
+        idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
+        connectionLimit = Atomic(settings.connectionsMax)
+    }
+
+    // MARK: Settings
+
+    /// The settings in force.
+    var settings: Settings { current.withLock { $0 } }
+
+    /// Puts changed settings in force; the caller has checked that they may change.
+    func apply(_ settings: Settings) {
+        current.withLock { $0 = settings }
+        idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
+        connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
+        log.setLevel(settings.logLevel)
+    }
+
+    /// How many client connections are served at a time.
+    var connectionsMax: Int { connectionLimit.load(ordering: .relaxed) }
+
+    /// Changes the memory limit, until the next start or reload.
+    func setMemoryLimit(bytes: Int) {
+        current.withLock { $0.memory.bytesMax = bytes }
+    }
+
+    /// After how long a silent connection is closed; nil: never.
+    var idleTimeout: Int64? {
+        let milliseconds = idleMilliseconds.load(ordering: .relaxed)
+        return milliseconds > 0 ? milliseconds : nil
+    }
+
+    // MARK: Counters
+
+    /// New counters for a thread; they are part of all sums from now on.
+    func makeCounters() -> Counters {
+        let counters = Counters()
+        tally.withLock { $0.threads.append(counters) }
+        return counters
+    }
+
+    /// Sums over all threads since the start.
+    var totals: CounterTotals { tally.withLock { CounterTotals($0.threads) } }
+
+    /// Sums over all threads, and the engine's counters, as of the last `stats reset`.
+    var baselines: (counters: CounterTotals, engine: CacheStatistics?) {
+        tally.withLock { ($0.baseline, $0.engineBaseline) }
+    }
+
+    /// Lets all counters begin at zero.
+    func resetCounters() {
+        let engine = cache.statistics()
+        tally.withLock {
+            $0.baseline = CounterTotals($0.threads)
+            $0.engineBaseline = engine
+        }
+    }
+
+    /// Says once for each address that a client speaks the binary protocol, and what to change.
+    func noteBinaryClient(of peer: PeerAddress) {
+        let isNew = binaryClients.withLock { $0.count < Self.binaryClientsMax && $0.insert(peer.host).inserted }
+        guard isNew else { return }
+        log.write(
+            .warning, "binary protocol refused",
+            ["client": peer.host, "hint": "set the client to the text protocol (binary=false, or protocol ascii)"])
+    }
+
+    /// Client connections now open.
+    var connectionCount: Int {
+        tally.withLock { tally in
+            var count = 0
+            for thread in tally.threads {
+                count += Int(thread.read(.connectionsOpened)) - Int(thread.read(.connectionsClosed))
+            }
+            return count
+        }
+    }
+
+    /// Says that a worker serves nothing any more.
+    func workerEnded() {
+        workersEnded.add(1, ordering: .releasing)
+        control.wakeup.signal()
+    }
+
+    // MARK: Connections, for `stats conns`
+
+    /// Takes note of an open connection.
+    func register(_ card: ConnectionCard, fd: Int32) { cards.withLock { $0[fd] = card } }
+
+    /// Forgets a connection that is about to be closed.
+    func unregister(fd: Int32) { cards.withLock { $0[fd] = nil } }
+
+    /// Every open connection, by descriptor.
+    var connectionCards: [(Int32, ConnectionCard)] {
+        cards.withLock { cards in cards.sorted { $0.key < $1.key } }
+    }
+}
+
+/// Wishes that any thread may send to the main thread.
+final class ServerControl: Sendable {
+    private let stops = Atomic<Int>(0)
+    private let wantsReload = Atomic<Bool>(false)
+    let wakeup: Wakeup
+
+    init() throws(EventLoopError) { wakeup = try Wakeup() }
+
+    /// Asks for an orderly stop; a second time, for one at once.
+    func requestStop() {
+        stops.add(1, ordering: .relaxed)
+        wakeup.signal()
+    }
+
+    /// Asks for the settings to be read again.
+    func requestReload() {
+        wantsReload.store(true, ordering: .relaxed)
+        wakeup.signal()
+    }
+
+    /// How often a stop was asked for.
+    var stopRequests: Int { stops.load(ordering: .relaxed) }
+
+    /// Whether a reload was asked for since the last call.
+    func takeReload() -> Bool { wantsReload.exchange(false, ordering: .relaxed) }
+}

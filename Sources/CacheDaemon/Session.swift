@@ -1,0 +1,285 @@
+// One client's conversation: bytes in, replies out. No sockets, no threads: tests feed it plain buffers.
+//
+//                 line                    retrieval cut short by a full output
+//     .command ----------> executed       .keys ----> goes on with the next key
+//        |  store whose data has not all come
+//        +-----------> .body ----> .storing (complete; may wait for the engine) ----> .command
+//        |  refused store
+//        +-----------> .swallow ----> .command
+//
+// `process` executes what the input holds until something stops it (`Stall`). Nothing here waits: what memory cannot
+// answer becomes a slot of `replies`, or, for changes, stops the session until the engine's completion arrives. The
+// families of commands are in Commands/. Owned by a connection, used on its worker's thread.
+
+import CacheEngine
+import Primitives
+import Protocol
+
+/// Why a session executes nothing more for now.
+enum Stall {
+    /// More bytes must come from the client.
+    case input
+    /// Its share of the turn is used up; there may be more to do in the input.
+    case turn
+    /// The output must be sent first.
+    case output
+    /// Replies that wait for the engine must leave first.
+    case slots
+    /// The engine must clear the way for the request at hand.
+    case engine
+    /// No more requests: send what is queued, then close.
+    case closing
+    /// The reply under way cannot be finished: close at once.
+    case broken
+}
+
+/// What one step did to the input, and whether the session goes on.
+struct Step {
+    var consumed: Int
+    var stall: Stall?
+
+    /// Done with so many bytes; go on.
+    @inline(__always)
+    static func done(_ bytes: Int) -> Step { Step(consumed: bytes, stall: nil) }
+
+    /// Nothing can be done; the input stays as it is.
+    @inline(__always)
+    static func stalled(_ stall: Stall) -> Step { Step(consumed: 0, stall: stall) }
+}
+
+/// A client's conversation.
+struct Session: ~Copyable {
+    /// What the front of the input is.
+    enum Phase {
+        /// A command line.
+        case command
+        /// The rest of a retrieval's line, `lineBytes` of it, with the keys not answered yet.
+        case keys(Retrieval, lineBytes: Int)
+        /// The rest of the data block of `draft`.
+        case body(StoreTarget)
+        /// `draft` is complete and is being stored; the front is what follows its data block.
+        case storing(StoreTarget)
+        /// So many bytes to be dropped.
+        case swallow(bytes: Int)
+    }
+
+    /// Slot number in the tokens of the request at hand, as opposed to those of slots.
+    static let requestNumber: UInt32 = 0
+    /// The same for a blocked upload, whose wake may come when nobody waits for it any more.
+    static let streamNumber = UInt32.max
+
+    /// Names the connection in the engine's completions.
+    let id: UInt32
+    var parser: RequestParser
+    var phase = Phase.command
+    /// Why the last `process` stopped.
+    private(set) var stall = Stall.input
+    /// Replies that wait for the engine, and those behind them.
+    var replies = ReplyQueue()
+    /// The value being received, in `.body` and `.storing`.
+    var draft: EntryDraft?
+    /// What the engine found for the request at hand, to be passed when it is executed again.
+    var proof: Flight?
+    /// The slot whose commit is still to be requested at the end of this turn.
+    var unrequestedCommit: UInt32?
+    /// Why framing was lost.
+    private(set) var fatal: RequestError?
+    /// Counts requests, for the connection's deadlines.
+    private(set) var requestCount: UInt32 = 0
+
+    init(id: UInt32, limits: ProtocolLimits) {
+        self.id = id
+        parser = RequestParser(limits: limits)
+    }
+
+    // MARK: Executing
+
+    /// Executes what `input` holds and returns how many of its bytes are done with; `stall` says why it stopped.
+    mutating func process(_ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Int {
+        guard canGoOn else { return 0 }
+        var consumed = 0
+        while true {
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: input[consumed...])
+            let step =
+                switch phase {
+                case .command: unsafe command(rest, &turn)
+                case .keys(let retrieval, let lineBytes):
+                    unsafe retrieve(retrieval, lineBytes: lineBytes, rest, &turn, isResumed: true)
+                case .body(let target): unsafe receive(target, rest, &turn)
+                case .storing(let target): storeDraft(target, &turn)
+                case .swallow(let bytes): swallow(bytes, of: rest.count)
+                }
+            consumed += step.consumed
+            if let stall = step.stall {
+                self.stall = stall
+                break
+            }
+        }
+        requestCommit(turn)
+        return consumed
+    }
+
+    /// Whether no request is under way.
+    var isBetweenRequests: Bool { if case .command = phase { true } else { false } }
+
+    /// Whether `process` may do something.
+    var canGoOn: Bool {
+        switch stall {
+        case .input, .turn, .output: true
+        case .slots: !replies.isFull
+        case .engine, .closing, .broken: false
+        }
+    }
+
+    /// Parses and executes the request at the front of `input`.
+    @inline(__always)
+    private mutating func command(_ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Step {
+        if let stall = stallBeforeNext(turn) { return .stalled(stall) }
+        switch unsafe parser.parse(input) {
+        case .incomplete:
+            return .stalled(.input)
+        case .request(let request, let lineBytes):
+            turn.requestsLeft &-= 1
+            requestCount &+= 1
+            return unsafe execute(request, lineBytes: lineBytes, input, &turn)
+        case .refused(let error, let lineBytes, let swallowBytes, let isQuiet):
+            turn.requestsLeft &-= 1
+            requestCount &+= 1
+            if !isQuiet { reply(.error(error), &turn) }
+            if swallowBytes > 0 { phase = .swallow(bytes: swallowBytes) }
+            return .done(lineBytes)
+        case .fatal(let error):
+            fatal = error
+            reply(.error(error), &turn)
+            return Step(consumed: input.count, stall: .closing)
+        }
+    }
+
+    /// Why the next request, or key of a retrieval, must not be executed now.
+    @inline(__always)
+    func stallBeforeNext(_ turn: borrowing Turn) -> Stall? {
+        if turn.requestsLeft <= 0 { return .turn }
+        if turn.output.isFull { return .output }
+        if replies.isFull { return .slots }
+        return nil
+    }
+
+    private mutating func swallow(_ bytes: Int, of available: Int) -> Step {
+        let dropped = min(bytes, available)
+        if dropped == bytes {
+            phase = .command
+            return .done(dropped)
+        }
+        phase = .swallow(bytes: bytes - dropped)
+        return Step(consumed: dropped, stall: .input)
+    }
+
+    // MARK: Replying
+
+    /// Appends a reply, behind those that wait.
+    @inline(__always)
+    mutating func reply(_ reply: Reply, _ turn: inout Turn) {
+        if replies.isEmpty { turn.output.append(reply) } else { replies.last?.following.append(reply) }
+    }
+
+    /// Appends bytes to the replies, behind those that wait.
+    mutating func reply(_ turn: inout Turn, _ body: (inout ByteBuffer) -> Void) {
+        if let last = replies.last { body(&last.following.bytes) } else { body(&turn.output.bytes) }
+    }
+
+    /// Appends the reply to an executed change; at durability `always` it waits until the change is durable.
+    @inline(__always)
+    mutating func acknowledge(_ reply: Reply, isQuiet: Bool, _ turn: inout Turn) {
+        guard !isQuiet else { return }
+        if turn.waitsForCommit { openCommit() }
+        self.reply(reply, &turn)
+    }
+
+    private mutating func openCommit() {
+        if unrequestedCommit == nil { unrequestedCommit = replies.append(Slot(.commit)) }
+    }
+
+    /// Asks once per turn for everything that was changed in it.
+    private mutating func requestCommit(_ turn: borrowing Turn) {
+        guard let number = unrequestedCommit else { return }
+        unrequestedCommit = nil
+        turn.cache.commitBarrier(waiter(number, turn))
+    }
+
+    /// Moves replies that waited and are complete now into the output, which must be empty.
+    mutating func sendReady(_ turn: inout Turn) {
+        guard !replies.isEmpty else { return }
+        let (id, completions) = (id, turn.completions)
+        replies.moveReady(to: &turn.output) { stream, number in
+            stream.requestNext(Waiter(queue: completions, token: Token(connection: id, number: number).bits))
+        }
+    }
+
+    // MARK: The engine's answers
+
+    /// Whom the engine tells: a slot, or the request at hand.
+    func waiter(_ number: UInt32, _ turn: borrowing Turn) -> Waiter {
+        Waiter(queue: turn.completions, token: Token(connection: id, number: number).bits)
+    }
+
+    /// Stops the session until the engine has cleared the way for the request at hand, which names `key`.
+    mutating func overcome(
+        _ obstacle: Obstacle, key: UnsafeRawBufferPointer, _ turn: borrowing Turn
+    ) -> Step {
+        settle(turn)
+        turn.cache.overcome(
+            obstacle, key: unsafe Span(_unsafeBytes: key), waiter: waiter(Self.requestNumber, turn))
+        return .stalled(.engine)
+    }
+
+    /// Gives back what the engine found for the request at hand, which has been executed.
+    @inline(__always)
+    mutating func settle(_ turn: borrowing Turn) {
+        guard let proof else { return }
+        turn.cache.finish(proof)
+        self.proof = nil
+    }
+
+    /// Takes an answer of the engine.
+    mutating func complete(_ completion: Completion, number: UInt32, _ turn: inout Turn) {
+        if number == Self.requestNumber {
+            settle(turn)
+            proof = completion.flight
+            if stall == .engine { stall = .turn }
+            return
+        }
+        if number == Self.streamNumber {
+            if case .body = phase, stall == .engine { stall = .turn }
+            return
+        }
+        if let slot = replies[number] { complete(slot, number, completion, &turn) }
+        if let flight = completion.flight { turn.cache.finish(flight) }
+    }
+
+    /// The reply under way cannot be finished.
+    mutating func breakOff() { stall = .broken }
+
+    /// Lets go of the engine when the connection dies.
+    mutating func abandon(_ turn: borrowing Turn) {
+        settle(turn)
+        draft = nil
+    }
+}
+
+/// What the engine's completions carry: which connection, and which of its slots.
+struct Token {
+    let connection: UInt32
+    let number: UInt32
+
+    init(connection: UInt32, number: UInt32) {
+        self.connection = connection
+        self.number = number
+    }
+
+    init(bits: UInt64) {
+        connection = UInt32(truncatingIfNeeded: bits >> 32)
+        number = UInt32(truncatingIfNeeded: bits)
+    }
+
+    var bits: UInt64 { UInt64(connection) << 32 | UInt64(number) }
+}

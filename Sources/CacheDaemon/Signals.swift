@@ -1,0 +1,23 @@
+// What signals mean: SIGTERM and SIGINT stop (a second one at once), SIGHUP reads the settings again.
+
+import Glibc
+import Libevent
+
+/// Watches the process's signals on the main thread's loop.
+///
+/// One per process.
+struct Signals {
+    private let watches: [SignalWatch]
+
+    /// Starts watching.
+    ///
+    /// - Throws: `EventLoopError` when a signal cannot be caught.
+    init(loop: EventLoop, control: ServerControl) throws(EventLoopError) {
+        var watches: [SignalWatch] = []
+        for number in [SIGTERM, SIGINT] {
+            watches.append(try SignalWatch(loop: loop, signal: number) { control.requestStop() })
+        }
+        watches.append(try SignalWatch(loop: loop, signal: SIGHUP) { control.requestReload() })
+        self.watches = watches
+    }
+}

@@ -1,0 +1,135 @@
+// The command line of cache-stats.
+
+import Arguments
+import CacheClient
+
+/// What is shown.
+enum StatsView: String, Sendable, CaseIterable {
+    /// The page for people.
+    case summary
+    /// Everything that plain `stats` says, one line each.
+    case all
+    /// The groups of memcached's `stats` that tools know.
+    case settings, items, slabs, sizes, conns
+
+    /// The word after `stats`; nil for plain `stats`.
+    var group: String? {
+        switch self {
+        case .summary, .all: nil
+        case .settings, .items, .slabs, .sizes, .conns: rawValue
+        }
+    }
+}
+
+/// What the command line asks for.
+enum StatsRequest: Equatable, Sendable {
+    case show(StatsSettings)
+    case help
+    case version
+}
+
+/// One invocation.
+struct StatsSettings: Equatable, Sendable {
+    var address = ServerAddress.standard
+    var view = StatsView.summary
+    var json = false
+    /// Milliseconds between samples; nil: one sample.
+    var intervalMilliseconds: Int?
+    /// Samples to show; nil: until interrupted.
+    var samples: Int?
+}
+
+/// A command line that cannot be carried out; `description` says why.
+struct StatsUsageError: Error, Equatable, Sendable, CustomStringConvertible {
+    let description: String
+}
+
+/// The options of cache-stats.
+enum StatsOption: Sendable {
+    case json, watch, count, help, version
+}
+
+/// The table behind parsing and `--help`.
+let statsOptions = OptionTable<StatsOption>(
+    program: "cache-stats", usage: "[OPTION]... [ADDRESS] [VIEW]",
+    summary: "Shows what a memcached-compatible server is doing. ADDRESS is HOST:PORT, HOST or unix:PATH; "
+        + "127.0.0.1:11211 unless given. VIEW is summary (the default), all, settings, items, slabs, sizes or conns.",
+    groups: [
+        OptionGroup(
+            "Options",
+            [
+                Option(.json, long: "json", short: "j", help: "Print all values as one JSON object per sample."),
+                Option(
+                    .watch, long: "watch", short: "w", value: "SECONDS",
+                    help: "Show it again and again, with rates since the last time."),
+                Option(.count, long: "count", short: "n", value: "N", help: "With --watch: stop after N samples."),
+                Option(.help, long: "help", short: "h", help: "Print this text."),
+                Option(.version, long: "version", short: "V", help: "Print the version."),
+            ])
+    ],
+    footer: """
+        A host that is named like a view needs its port: summary:11211. The environment variable
+        NO_COLOR turns colours off.
+
+        Exit codes: 0 done; 64 usage; 69 the server is unavailable.
+        """)
+
+extension StatsRequest {
+    /// Reads a command line without the program's name.
+    ///
+    /// - Throws: `StatsUsageError` with one line for people.
+    init(arguments: [String]) throws(StatsUsageError) {
+        let parsed: ParsedArguments<StatsOption>
+        do throws(ArgumentsError) { parsed = try statsOptions.parse(arguments) } catch {
+            throw StatsUsageError(description: error.description)
+        }
+        var settings = StatsSettings()
+        for occurrence in parsed.occurrences {
+            let text = occurrence.value ?? ""
+            switch occurrence.option.tag {
+            case .help:
+                self = .help
+                return
+            case .version:
+                self = .version
+                return
+            case .json: settings.json = true
+            case .watch:
+                guard let seconds = Double(text), seconds >= 0.05, seconds <= 86_400 else {
+                    throw StatsUsageError(description: "--watch '\(text)' is not a number of seconds, 0.05 to 86400")
+                }
+                settings.intervalMilliseconds = Int(seconds * 1000)
+            case .count:
+                guard let samples = Int(text), samples > 0 else {
+                    throw StatsUsageError(description: "--count '\(text)' is not a whole number above 0")
+                }
+                settings.samples = samples
+            }
+        }
+        if settings.samples != nil, settings.intervalMilliseconds == nil {
+            throw StatsUsageError(description: "--count needs --watch")
+        }
+        try settings.take(parsed.operands)
+        self = .show(settings)
+    }
+}
+
+extension StatsSettings {
+    fileprivate mutating func take(_ operands: [String]) throws(StatsUsageError) {
+        var hasAddress = false
+        var hasView = false
+        for operand in operands {
+            if let view = StatsView(rawValue: operand) {
+                if hasView { throw StatsUsageError(description: "more than one view: '\(operand)'") }
+                hasView = true
+                self.view = view
+                continue
+            }
+            if hasAddress { throw StatsUsageError(description: "more than one address: '\(operand)'") }
+            hasAddress = true
+            do throws(ServerAddressError) { address = try ServerAddress(parsing: operand) } catch {
+                throw StatsUsageError(description: error.description)
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+"""The same random commands to our daemon and to memcached at once; every answer must be the same, byte for byte.
+
+A round is one connection to each server, keys of its own, and a few pipelined batches. Each command is followed by a
+`version`, whose answer marks the end of its answer. Uniques are numbers of each server's own: they are replaced by the
+order in which they appear. The differences known by name (`DIFFERENCES`) are checked against our own answer and
+counted. After the rounds the counters of `stats` that both keep are compared as well.
+"""
+
+import random
+import re
+
+from differential_commands import DIFFERENCES, NEWEST_DIFFERS, Generator
+from report import Mismatch, brief, expect, expect_true
+
+BATCHES = 4
+BATCH = 25
+ODDS_OF_DIFFERENCE = 0.08
+UNIQUE = re.compile(rb"\{unique:(.*?)\}", re.DOTALL)
+NOT_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+COUNTERS = (
+    b"cmd_get",
+    b"cmd_set",
+    b"cmd_touch",
+    b"get_hits",
+    b"get_misses",
+    b"delete_hits",
+    b"delete_misses",
+    b"incr_hits",
+    b"incr_misses",
+    b"decr_hits",
+    b"decr_misses",
+    b"cas_hits",
+    b"cas_misses",
+    b"cas_badval",
+    b"touch_hits",
+    b"touch_misses",
+)
+
+
+def run(context):
+    with context.report.case(f"{context.options.commands} random commands get the same answers (seed {context.seed})"):
+        with context.target(max_value="1m") as ours, context.memcached(memory=1024) as theirs:
+            comparison = Comparison(ours, theirs, context.seed)
+            while comparison.commands < context.options.commands:
+                comparison.round(with_differences=True)
+            context.report.note(
+                f"{comparison.commands} commands in {comparison.rounds} rounds against memcached "
+                f"{'.'.join(map(str, theirs.version))}; known differences met: {comparison.met()}, "
+                f"accidents: {comparison.accidents}"
+            )
+            # A server that never pads would look like one accident after the other.
+            expect_true(
+                comparison.accidents["padding"] <= 2 + comparison.rounds // 50,
+                f"too many accidents to be accidents: {comparison.accidents} in {comparison.rounds} rounds",
+            )
+    with context.report.case("the counters of stats count the same"):
+        compare_counters(context)
+
+
+def compare_counters(context):
+    """Rounds without known differences, then the counters. After an accident they mean nothing: once more, then."""
+    for attempt in range(1, 6):
+        with context.target(max_value="1m") as ours, context.memcached(memory=1024) as theirs:
+            with ours.connect() as one, theirs.connect() as other:
+                before = one.stats(), other.stats()
+            comparison = Comparison(ours, theirs, context.seed + attempt)
+            for _ in range(20):
+                comparison.round(with_differences=False)
+            if not any(comparison.accidents.values()):
+                comparison.compare_counters(before)
+                return
+    raise Mismatch("an accident in each of five attempts")
+
+
+class Accident(Exception):
+    """memcached did what depends on chance. The states differ from here on, so the round ends.
+
+    stray sign: it refused to count a number of 2^63 or more, because its check for a minus sign reads on behind the
+    value. padding: it did not pad a counted number, because one of its threads held the entry just then.
+    """
+
+
+def without_padding(answer):
+    """A get reply without spaces and lengths."""
+    return re.sub(rb"(VALUE [^ ]+ \d+) \d+", rb"\1", answer).replace(b" ", b"")
+
+
+def from_first_difference(one, other):
+    """Both answers from a little before the place where they part."""
+    place = next((index for index, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
+    start = max(0, place - 40)
+    return one[start:], other[start:]
+
+
+def is_stray_sign(request, one, other):
+    """Whether two answers to incr or decr differ in that way, seen from the number that one of them gave."""
+    words = [word for word in request.rstrip(b"\r\n").split(b" ") if word]
+    answers = {one, other}
+    if words[0] not in (b"incr", b"decr") or NOT_NUMERIC not in answers:
+        return False
+    answers.discard(NOT_NUMERIC)
+    number = answers.pop().strip() if answers else b""
+    if not number.isdigit():
+        return False
+    delta = int(words[2])
+    before = (int(number) - delta) % (1 << 64) if words[0] == b"incr" else int(number) + delta
+    return before >= 1 << 63
+
+
+class Side:
+    """One server in one round: its connection, the uniques it gave, and the names they were replaced by."""
+
+    def __init__(self, server):
+        self.server = server
+        self.connection = server.connect(timeout=15)
+        self.uniques = {}
+        self.names = {}
+
+    def filled(self, request):
+        return UNIQUE.sub(lambda match: b"%d" % self.uniques.get(match[1], 12345), request)
+
+    def answers(self, requests):
+        """Sends a batch and returns the answer to each request."""
+        self.connection.send(b"".join(self.filled(request) + b"version\r\n" for request in requests))
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        parts = []
+        while True:
+            line = self.connection.line()
+            if line.startswith(b"VERSION "):
+                return b"".join(parts)
+            words = line.split(b" ")
+            if words[0] == b"VALUE" and len(words) >= 4:
+                data = self.connection.exactly(int(words[3]) + 2)
+                if len(words) == 5:
+                    self.uniques[words[1]] = int(words[4])
+                    words[4] = b"#%d" % self.names.setdefault(int(words[4]), len(self.names))
+                parts.append(b" ".join(words) + b"\r\n" + data)
+            else:
+                parts.append(line + b"\r\n")
+
+
+class Comparison:
+    """All rounds of one pair of servers."""
+
+    def __init__(self, ours, theirs, seed):
+        self.ours = ours
+        self.theirs = theirs
+        self.rng = random.Random(seed)
+        self.commands = 0
+        self.rounds = 0
+        self.accidents = {"stray sign": 0, "padding": 0}
+        self.differences = dict.fromkeys(DIFFERENCES, 0)
+
+    def met(self):
+        return ", ".join(f"{count} {name}" for name, count in self.differences.items() if count) or "none"
+
+    def round(self, with_differences):
+        self.rounds += 1
+        generator = Generator(self.rng, self.rounds)
+        ours, theirs = Side(self.ours), Side(self.theirs)
+        history = []
+        try:
+            for _ in range(BATCHES):
+                generator.begin_batch()
+                batch = [
+                    generator.differing()
+                    if with_differences and self.rng.random() < ODDS_OF_DIFFERENCE
+                    else generator.same()
+                    for _ in range(BATCH)
+                ]
+                self.compare_batch(ours, theirs, batch, history)
+            if with_differences:
+                self.compare_last(ours, generator.differ_wide_length())
+        except Accident as accident:
+            self.accidents[str(accident)] += 1
+        finally:
+            ours.connection.close()
+            theirs.connection.close()
+
+    def compare_batch(self, ours, theirs, batch, history):
+        requests = [command.request for command in batch]
+        for command, our_answer, their_answer in zip(batch, ours.answers(requests), theirs.answers(requests)):
+            self.commands += 1
+            history.append(command.request)
+            if command.difference:
+                self.differences[command.difference] += 1
+                if self.ours.dialect == "ours":
+                    self.require(command, our_answer, command.ours, "we should", history)
+                if self.theirs.dialect == "old" or command.difference in NEWEST_DIFFERS:
+                    continue
+            if self.ours.dialect == "ours" or self.ours.dialect == self.theirs.dialect:
+                self.require(command, our_answer, their_answer, "memcached did", history)
+
+    def compare_last(self, ours, command):
+        """A command after which 1.6.18 is out of step: sent to us only, as the last of its connection."""
+        self.commands += 1
+        self.differences[command.difference] += 1
+        if self.ours.dialect == "ours":
+            self.require(command, ours.answers([command.request])[0], command.ours, "we should", [command.request])
+
+    def require(self, command, our_answer, wanted, whose, history):
+        if our_answer != wanted:
+            if is_stray_sign(command.request, our_answer, wanted) and (
+                self.ours.dialect != "ours" or wanted == NOT_NUMERIC
+            ):
+                raise Accident("stray sign")
+            if without_padding(our_answer) == without_padding(wanted):
+                raise Accident("padding")
+            our_answer, wanted = from_first_difference(our_answer, wanted)
+            before = b"".join(history[-6:-1])
+            raise Mismatch(
+                f"round {self.rounds}, {brief(command.request)}: answered {brief(our_answer)}, {whose} "
+                f"{brief(wanted)}; before it: {brief(before, 600)}"
+            )
+
+    def compare_counters(self, before):
+        with self.ours.connect() as one, self.theirs.connect() as other:
+            after = one.stats(), other.stats()
+        for name in COUNTERS:
+            ours, theirs = (int(now.get(name, -1)) - int(then.get(name, 0)) for now, then in zip(after, before))
+            expect(ours, theirs, f"how much stats {name.decode()} counted")
