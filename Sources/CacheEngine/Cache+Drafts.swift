@@ -15,17 +15,21 @@ extension Cache {
             extended.count <= Self.extendedBytesMax
         else { return nil }
         let hash = unsafe key.withUnsafeBytes { unsafe memory.hash($0) }
-        let serving = disk.flatMap { $0.isServing && !$0.isJournalClosed.load(ordering: .relaxed) ? $0 : nil }
         if valueBytes > memory.valueBytesMax {
-            guard let serving else { return nil }
+            guard let serving = writableDisk else { return nil }
             return makeUpload(key, valueBytes, flags, capped(deadline), extended, hash, serving)
         }
         guard let block = EntryBlock.make(key: key, extended: extended, storedValueBytes: valueBytes, hash: hash)
         else { return nil }
         block.flags = flags
         block.deadline = capped(deadline)
-        return EntryDraft(
-            block, valueBytes: valueBytes, inlineBytesMax: serving.map(\.inlineBytesMax), upload: nil)
+        return EntryDraft(block, valueBytes: valueBytes, upload: nil)
+    }
+
+    /// The disk tier, while it takes writes.
+    var writableDisk: DiskTier? {
+        guard let disk, disk.isServing, !disk.isJournalClosed.load(ordering: .relaxed) else { return nil }
+        return disk
     }
 
     /// Longest key in bytes.
@@ -49,7 +53,7 @@ extension Cache {
             generation: generation, hash: hash, key: unsafe key.withUnsafeBufferPointer { unsafe Array($0) },
             block: nil, disk: disk)
         let upload = ValueUpload(file: file, valueBytes: valueBytes, disk: disk)
-        return EntryDraft(stub, valueBytes: valueBytes, inlineBytesMax: disk.inlineBytesMax, upload: upload)
+        return EntryDraft(stub, valueBytes: valueBytes, upload: upload)
     }
 
     /// A deadline within the longest TTL; the default TTL for `.never`.
@@ -116,7 +120,8 @@ extension Cache {
             }
             if case .resident(let block) = found, block.isStub, let streamWaiter {
                 stream = unsafe StreamRequest(
-                    hash: hash, key: Array(block.key), metadata: memory.metadata(ofStub: block), waiter: streamWaiter)
+                    hash: hash, key: Array(block.key), metadata: memory.metadata(ofStub: block),
+                    extended: Array(block.extended), waiter: streamWaiter)
                 shard.bump(block, now: now)
                 return
             }

@@ -17,16 +17,21 @@ extension Cache {
         let outcome = guarded.withLock { shard -> StoreOutcome in
             let found = unsafe presence(hash, draft.block.key, &shard, now: now, flight: flight, garbage: &garbage)
             switch found {
-            case .absent: return .notStored
             case .unknown: return .unresolved(.entryOnDisk)
+            case .absent:
+                guard let deadline = draft.terms.vivify else { return .notStored }
+                if draft.waitsForFile(writableDisk) { return .unresolved(.valueFile) }
+                draft.block.deadline = capped(deadline)
+                return place(&draft, insteadOf: nil, &shard, now: now, garbage: &garbage)
             case .resident(let present):
+                if let cas = draft.terms.compare, cas != present.cas { return .exists }
                 let total = present.valueBytes + draft.valueBytes
                 if total > options.entryBytesMax { return .notStored }
                 let staysSmall = !present.isStub && total <= memory.valueBytesMax
-                if staysSmall, total <= (disk.map { $0.isServing ? $0.inlineBytesMax : .max } ?? .max) {
-                    return joinInMemory(draft.block, present, isAppend, &shard, now: now, garbage: &garbage)
+                if staysSmall, total <= (writableDisk?.inlineBytesMax ?? .max) {
+                    return joinInMemory(&draft, present, isAppend, &shard, now: now, garbage: &garbage)
                 }
-                guard let disk, disk.isServing else { return .notStored }
+                guard let disk = writableDisk else { return .notStored }
                 return joinInFile(&draft, present, guarded, isAppend, &shard, disk, now: now, garbage: &garbage)
             }
         }
@@ -37,21 +42,19 @@ extension Cache {
     }
 
     private func joinInMemory(
-        _ addition: EntryBlock, _ present: EntryBlock, _ isAppend: Bool, _ shard: inout Shard, now: Instant,
+        _ draft: inout EntryDraft, _ present: EntryBlock, _ isAppend: Bool, _ shard: inout Shard, now: Instant,
         garbage: inout Garbage
     ) -> StoreOutcome {
+        let addition = draft.block
         guard let joined = present.copy(valueBytes: present.valueBytes + addition.valueBytes) else { return .noRoom }
         unsafe joined.join(present.value, addition.value, isAppend: isAppend)
-        joined.cas = generations.next()
-        joined.written = now.bootSeconds
-        guard journalEntry(joined, generation: joined.cas, file: nil, &shard) else {
+        joined.cas = draft.terms.explicitCAS ?? generations.next()
+        joined.stamp(now)
+        guard journalEntry(joined, generation: generations.next(), file: nil, &shard) else {
             joined.free()
             return .unresolved(.journalFull)
         }
-        shard.unlink(present, into: &garbage)
-        shard.link(joined)
-        shard.bump(joined, now: now)
-        shard.evictToFit(sparing: joined, now: now, garbage: &garbage, log: memory.events)
+        install(joined, insteadOf: present, &shard, now: now, garbage: &garbage)
         return .stored(cas: joined.cas)
     }
 
@@ -64,17 +67,17 @@ extension Cache {
             if var joined = splice.joinedDraft() {
                 // A touch may have come while the file was written.
                 joined.block.deadline = present.deadline
+                joined.terms.explicitCAS = draft.terms.explicitCAS
                 return place(&joined, insteadOf: present, &shard, now: now, garbage: &garbage)
             }
             return .unresolved(.valueFile)
         }
-        present.pins += 1
         let total = present.valueBytes + draft.valueBytes
         let file = DraftFile(
             generation: generations.next(), hash: draft.hash, key: unsafe Array(present.key), block: nil,
             baseCAS: present.cas, disk: disk)
         draft.renewSplice(SpliceRequest(
-            file: file, base: PinnedEntry(block: present, shard: guarded),
+            file: file, base: PinnedEntry(pinning: present, shard: guarded),
             baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
             addition: unsafe Array(draft.block.value), isAppend: isAppend,
             keepsValue: total <= memory.valueBytesMax))

@@ -121,7 +121,7 @@ public final class Cache: Sendable {
         case .append, .prepend: return splice(&draft, isAppend: mode == .append, now: now, flight: flight)
         case .set, .add, .replace, .compare: break
         }
-        if draft.waitsForFile { return .unresolved(.valueFile) }
+        if draft.waitsForFile(writableDisk) { return .unresolved(.valueFile) }
         let outcome = commit(&draft, mode, now: now, flight: flight)
         if case .unresolved = outcome { return outcome }
         draft.spend()
@@ -136,7 +136,7 @@ public final class Cache: Sendable {
         let outcome = memory.shard(hash).withLock { shard -> StoreOutcome in
             let block = draft.block
             var old: EntryBlock?
-            if mode == .set {
+            if mode == .set, draft.terms.compare == nil {
                 old = unsafe shard.table.find(hash, block.key)
             } else {
                 switch unsafe presence(hash, block.key, &shard, now: now, flight: flight, garbage: &garbage) {
@@ -144,7 +144,7 @@ public final class Cache: Sendable {
                 case .resident(let present): old = present
                 case .absent: break
                 }
-                if let refusal = Self.refusal(mode, old) { return refusal }
+                if let refusal = Self.refusal(mode, draft.terms, old) { return refusal }
             }
             return place(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
         }
@@ -152,14 +152,29 @@ public final class Cache: Sendable {
         return outcome
     }
 
-    /// Why `mode` does not store over `present`; nil if it does.
-    private static func refusal(_ mode: WriteMode, _ present: EntryBlock?) -> StoreOutcome? {
-        switch mode {
-        case .add: present == nil ? nil : .notStored
-        case .replace: present == nil ? .notStored : nil
-        case .compare(let cas): present.map { $0.cas == cas ? nil : .exists } ?? .notFound
-        case .set, .append, .prepend: nil
+    /// Why `mode` and `terms` do not let a draft take the place of `present`; nil if they do.
+    private static func refusal(_ mode: WriteMode, _ terms: StoreTerms, _ present: EntryBlock?) -> StoreOutcome? {
+        if case .compare(let cas) = mode {
+            guard let present else { return .notFound }
+            return present.cas == cas ? nil : .exists
         }
+        if mode == .add { return present == nil ? nil : .notStored }
+        if let cas = terms.compare {
+            guard let present else { return .notFound }
+            let isOlder = terms.marksStaleIfOlder && cas < present.cas
+            return present.cas == cas || isOlder ? nil : .exists
+        }
+        return mode == .replace && present == nil ? .notStored : nil
+    }
+
+    /// Gives the draft's block what its terms ask for, given the entry that it replaces.
+    private func fulfil(_ terms: StoreTerms, _ block: EntryBlock, over old: EntryBlock?) {
+        block.cas = terms.explicitCAS ?? generations.next()
+        if terms.hasBinaryKey { block.marks.insert(.binaryKey) }
+        guard terms.marksStaleIfOlder, let old, let cas = terms.compare, cas < old.cas else { return }
+        block.marks.insert(.stale)
+        if old.marks.contains(.won) { block.marks.insert(.won) }
+        block.deadline = old.deadline
     }
 
     /// Journals the draft's entry, then links it in place of `old`.
@@ -175,9 +190,8 @@ public final class Cache: Sendable {
             return placeWithoutFile(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
         }
         let generation = draft.generation ?? generations.next()
-        block.cas = generations.next()
-        block.written = now.bootSeconds
-        block.accessed = now.bootSeconds
+        fulfil(draft.terms, block, over: old)
+        block.stamp(now)
         guard journalEntry(block, generation: generation, file: draft.finishedFile, &shard) else {
             return .unresolved(.journalFull)
         }
@@ -185,7 +199,7 @@ public final class Cache: Sendable {
         return .stored(cas: block.cas)
     }
 
-    private func install(
+    func install(
         _ block: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, now: Instant, garbage: inout Garbage
     ) {
         if let old {
@@ -209,9 +223,8 @@ public final class Cache: Sendable {
             if let old { shard.unlink(old, into: &garbage) }
             return .noRoom
         }
-        block.cas = generations.next()
-        block.written = now.bootSeconds
-        block.accessed = now.bootSeconds
+        fulfil(draft.terms, block, over: old)
+        block.stamp(now)
         install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage)
         return .stored(cas: block.cas)
     }
@@ -301,55 +314,72 @@ public final class Cache: Sendable {
 
     // MARK: Numbers
 
-    /// Adds to, or subtracts from, the decimal number that the key holds.
+    /// Adds to, or subtracts from, the decimal number that the key holds, and shows the entry to `body` afterwards.
     ///
     /// As memcached: additions wrap at 2^64, subtractions stop at 0, and a result that is not longer than the old value
     /// is padded with spaces to its length.
     public func arithmetic(
-        _ key: Span<UInt8>, delta: UInt64, isIncrement: Bool, now: Instant, flight: Flight? = nil
+        _ key: Span<UInt8>, delta: UInt64, isIncrement: Bool, terms: NumberTerms = NumberTerms(), now: Instant,
+        flight: Flight? = nil, _ body: (EntryView) -> Void = { _ in }
     ) -> ArithmeticOutcome {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
+            let guarded = memory.shard(hash)
             var garbage = Garbage()
-            let outcome = memory.shard(hash).withLock { shard -> ArithmeticOutcome in
+            let outcome = guarded.withLock { shard -> ArithmeticOutcome in
+                let result: UInt64
+                let fresh: EntryBlock?
+                var old: EntryBlock?
                 switch unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage) {
-                case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
+                case .absent:
+                    guard let initial = terms.initial else { return .notFound }
+                    result = initial
+                    fresh = unsafe makeNumber(initial, terms, hash, key)
                 case .resident(let block):
-                    if block.isStub { return .notNumeric }
-                    guard let number = unsafe DecimalValue.parse(block.value) else { return .notNumeric }
-                    let result = isIncrement ? number &+ delta : (number > delta ? number - delta : 0)
-                    guard setNumber(result, of: block, &shard, now: now, garbage: &garbage) else {
-                        return .unresolved(.journalFull)
-                    }
-                    return .value(result)
+                    if let cas = terms.compare, cas != block.cas { return .exists }
+                    guard !block.isStub, let number = unsafe DecimalValue.parse(block.value) else { return .notNumeric }
+                    result = isIncrement ? number &+ delta : (number > delta ? number - delta : 0)
+                    fresh = changeNumber(result, terms, of: block)
+                    old = block
                 }
+                guard let fresh else { return .notNumeric }
+                fresh.cas = terms.explicitCAS ?? generations.next()
+                fresh.stamp(now)
+                guard journalEntry(fresh, generation: generations.next(), file: nil, &shard) else {
+                    fresh.free()
+                    return .unresolved(.journalFull)
+                }
+                install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
+                body(EntryView(block: fresh, shard: guarded))
+                return .value(result)
             }
             garbage.free()
             return outcome
         }
     }
 
-    /// Replaces the entry's value by a number; false if the journal has no room.
-    private func setNumber(
-        _ number: UInt64, of block: EntryBlock, _ shard: inout Shard, now: Instant, garbage: inout Garbage
-    ) -> Bool {
+    private func makeNumber(
+        _ number: UInt64, _ terms: NumberTerms, _ hash: UInt64, _ key: UnsafeRawBufferPointer
+    ) -> EntryBlock? {
+        let block = unsafe EntryBlock.make(
+            key: Span(_unsafeBytes: key), extended: Span(), storedValueBytes: DecimalValue.storedBytes(number, over: 0),
+            hash: hash)
+        guard let block else { return nil }
+        unsafe DecimalValue.write(number, to: block.stored)
+        block.deadline = capped(terms.initialDeadline)
+        if terms.hasBinaryKey { block.marks.insert(.binaryKey) }
+        return block
+    }
+
+    private func changeNumber(_ number: UInt64, _ terms: NumberTerms, of block: EntryBlock) -> EntryBlock? {
         guard let fresh = block.copy(valueBytes: DecimalValue.storedBytes(number, over: block.valueBytes)) else {
-            return false
+            return nil
         }
         unsafe DecimalValue.write(number, to: fresh.stored)
-        fresh.cas = generations.next()
-        fresh.written = now.bootSeconds
-        guard journalEntry(fresh, generation: fresh.cas, file: nil, &shard) else {
-            fresh.free()
-            return false
-        }
-        shard.unlink(block, into: &garbage)
-        shard.link(fresh)
-        shard.bump(fresh, now: now)
-        shard.evictToFit(sparing: fresh, now: now, garbage: &garbage, log: memory.events)
-        return true
+        if let deadline = terms.deadline { fresh.deadline = capped(deadline) }
+        return fresh
     }
 
     // MARK: The journal
@@ -393,7 +423,7 @@ public final class Cache: Sendable {
         return true
     }
 
-    private func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
+    func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(hash, &shard) else { return true }
         var header = JournalHeader(kind: .deletion)
         header.hash = hash
@@ -408,7 +438,7 @@ public final class Cache: Sendable {
 
     /// Journals the block's deadline. If the entry itself is still in the journal it is journalled again, whole, so that
     /// the newest record of a key always says everything.
-    private func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
+    func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
         if let write = shard.pending.find(block.hash), write.kind == .entry {
             return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)

@@ -1,4 +1,6 @@
-// What the operations of a cache answer. Values, no behaviour.
+// What the operations of a cache are asked and answer. Values, no behaviour.
+
+public import Primitives
 
 /// How a draft is to be stored.
 public enum WriteMode: Equatable, Sendable {
@@ -14,6 +16,42 @@ public enum WriteMode: Equatable, Sendable {
     case prepend
     /// Only if the entry's CAS id is still this one.
     case compare(cas: UInt64)
+}
+
+/// What else is asked of a store, beyond its mode: the meta commands' wishes.
+public struct StoreTerms: Equatable, Sendable {
+    /// The CAS id that the present entry must have; an older one is refused, or marks the new value stale.
+    public var compare: UInt64?
+    /// With a `compare` below the present id: store all the same, marked stale, with the old deadline and win mark.
+    public var marksStaleIfOlder = false
+    /// The CAS id that the new value gets, instead of the next one.
+    public var explicitCAS: UInt64?
+    /// Append and prepend: store the bytes as a new entry with this deadline if the key holds nothing.
+    public var vivify: Instant?
+    /// The key is shown in base64.
+    public var hasBinaryKey = false
+
+    /// No wishes.
+    public init() {}
+}
+
+/// What else is asked of `Cache.arithmetic`.
+public struct NumberTerms: Equatable, Sendable {
+    /// The CAS id that the present entry must have.
+    public var compare: UInt64?
+    /// The CAS id that the new value gets, instead of the next one.
+    public var explicitCAS: UInt64?
+    /// A new deadline.
+    public var deadline: Instant?
+    /// The number to store, and its deadline, if the key holds nothing.
+    public var initial: UInt64?
+    /// See `initial`.
+    public var initialDeadline = Instant.never
+    /// The key is shown in base64, if the entry is made.
+    public var hasBinaryKey = false
+
+    /// No wishes.
+    public init() {}
 }
 
 /// Why an operation could not be finished without waiting. See `Cache.overcome`.
@@ -80,6 +118,8 @@ public enum ArithmeticOutcome: Equatable, Sendable {
     case value(UInt64)
     /// The key held nothing.
     case notFound
+    /// The entry has another CAS id.
+    case exists
     /// The value is not a decimal number below 2^64.
     case notNumeric
     /// Nothing happened yet.

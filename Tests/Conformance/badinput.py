@@ -1,31 +1,87 @@
-"""Hostile and broken input: one exact error line, framing kept where it is certain, the connection closed where it is not.
+"""Hostile and broken input: one exact error line, framing kept where it is certain, the connection closed where it is
+not.
 
-Each exchange ends with a `version` whose answer shows that the server is still in step. A canary entry must survive all of
-it. What memcached answers differently is tolerated when the server is a memcached; for our daemon the lines are exact.
+Each exchange ends with a `version` whose answer shows that the server is still in step. A canary entry must survive
+all of it. What memcached answers differently is tolerated when the server is a memcached; for our daemon the lines are
+exact.
 """
 
 import random
 
 from badinput_limits import LIMITS
+from badinput_random import damaged, garbage
 from connection import Closed
 from crash_values import BLOCK
-from report import Mismatch, Skipped, expect, expect_true
+from report import Skipped, expect, expect_true
 
 FORMAT = b"CLIENT_ERROR bad command line format"
 EXPTIME = b"CLIENT_ERROR invalid exptime argument"
 DELTA = b"CLIENT_ERROR invalid numeric delta argument"
 CHUNK = b"CLIENT_ERROR bad data chunk"
-NOT_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value"
+HTTP = b"CLIENT_ERROR HTTP is not spoken here\r\n"
 STORAGE = (b"set", b"add", b"replace", b"append", b"prepend", b"cas")
 HOSTILE = (
-    b"-1", b"-0", b"+1", b"+", b"-", b"0x10", b"1e3", b"1.5", b"007", b"x", b"1x", b"\x00", b"\xff", b"2147483645",
-    b"2147483646", b"2147483647", b"2147483648", b"-2147483648", b"-2147483649", b"4294967295", b"4294967296",
-    b"9223372036854775807", b"9223372036854775808", b"-9223372036854775808", b"-9223372036854775809",
-    b"18446744073709551615", b"18446744073709551616", b"99999999999999999999", b"9" * 200, b"0" * 200, b"nan")
+    b"-1",
+    b"-0",
+    b"+1",
+    b"+",
+    b"-",
+    b"0x10",
+    b"1e3",
+    b"1.5",
+    b"007",
+    b"x",
+    b"1x",
+    b"\x00",
+    b"\xff",
+    b"2147483645",
+    b"2147483646",
+    b"2147483647",
+    b"2147483648",
+    b"-2147483648",
+    b"-2147483649",
+    b"4294967295",
+    b"4294967296",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"-9223372036854775808",
+    b"-9223372036854775809",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"99999999999999999999",
+    b"9" * 200,
+    b"0" * 200,
+    b"nan",
+)
 COMMANDS = STORAGE + (
-    b"get", b"gets", b"gat", b"gats", b"delete", b"incr", b"decr", b"touch", b"flush_all", b"verbosity", b"version",
-    b"stats", b"bogus", b"mn", b"mg", b"ms", b"md", b"ma", b"me", b"cache_memlimit", b"shutdown", b"lru_crawler",
-    b"watch", b"lru", b"slabs", b"refresh_certs", b"help")
+    b"get",
+    b"gets",
+    b"gat",
+    b"gats",
+    b"delete",
+    b"incr",
+    b"decr",
+    b"touch",
+    b"flush_all",
+    b"verbosity",
+    b"version",
+    b"stats",
+    b"bogus",
+    b"mn",
+    b"mg",
+    b"ms",
+    b"md",
+    b"ma",
+    b"me",
+    b"cache_memlimit",
+    b"shutdown",
+    b"lru_crawler",
+    b"watch",
+    b"lru",
+    b"slabs",
+    b"refresh_certs",
+    b"help",
+)
 
 
 def run(context):
@@ -117,7 +173,8 @@ def word_counts(server, _):
             lines = talk(server, request)
             wanted = wanted_for(verb, count)
             if wanted == "many":
-                expect_true(all(known_line(line) for line in lines), f"answer to {request!r}: {lines[:3]}")
+                known = verb == b"help" or all(known_line(line) for line in lines)
+                expect_true(known, f"answer to {request!r}: {lines[:3]}")
                 continue
             if server.dialect != "ours":
                 expect_true(all(known_line(line) for line in lines), f"answer to {request!r}: {lines[:3]}")
@@ -129,9 +186,38 @@ def word_counts(server, _):
         plant_canary(server)
 
 
-KNOWN = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"END", b"OK", b"Error ", b"STAT ", b"VERSION ", b"NOT_FOUND", b"STORED",
-         b"NOT_STORED", b"EXISTS", b"TOUCHED", b"DELETED", b"RESET", b"HD", b"EN", b"NF", b"NS", b"EX", b"MN", b"ME ",
-         b"VA ", b"MEMLIMIT_", b"VALUE ", b"key=", b"HELP", b"BUSY", b"BADCLASS", b"NOTSTARTED")
+KNOWN = (
+    b"ERROR",
+    b"CLIENT_ERROR",
+    b"SERVER_ERROR",
+    b"END",
+    b"OK",
+    b"Error ",
+    b"STAT ",
+    b"VERSION ",
+    b"NOT_FOUND",
+    b"STORED",
+    b"NOT_STORED",
+    b"EXISTS",
+    b"TOUCHED",
+    b"DELETED",
+    b"RESET",
+    b"HD",
+    b"EN",
+    b"NF",
+    b"NS",
+    b"EX",
+    b"MN",
+    b"ME ",
+    b"VA ",
+    b"MEMLIMIT_",
+    b"VALUE ",
+    b"key=",
+    b"HELP",
+    b"BUSY",
+    b"BADCLASS",
+    b"NOTSTARTED",
+)
 
 
 def known_line(line):
@@ -165,10 +251,16 @@ def hostile_numbers(server, _):
             for verb in (b"set", b"cas"):
                 if verb == b"set" and place == 3:
                     continue
-                line = b" ".join([verb, b"victim"] + words[:4 if verb == b"cas" else 3])
+                line = b" ".join([verb, b"victim"] + words[: 4 if verb == b"cas" else 3])
                 hostile_storage(server, line, is_length=place == 2)
-        for line in (b"incr n %s", b"decr n %s", b"touch victim %s", b"gat %s victim", b"gats %s victim",
-                     b"verbosity %s"):
+        for line in (
+            b"incr n %s",
+            b"decr n %s",
+            b"touch victim %s",
+            b"gat %s victim",
+            b"gats %s victim",
+            b"verbosity %s",
+        ):
             request = line % number + b"\r\n"
             with server.connect() as connection:
                 connection.set(b"n", b"5")
@@ -194,7 +286,9 @@ def hostile_storage(server, line, is_length):
     with server.connect() as connection:
         after = connection.gets(b"victim")
         if lines[0].startswith(b"CLIENT_ERROR"):
-            expect_true(after is not None and after.data == b"old" and after.cas == unique, f"{line!r} kept the old value")
+            expect_true(
+                after is not None and after.data == b"old" and after.cas == unique, f"{line!r} kept the old value"
+            )
         elif after is not None:
             expect_true(after.data in (b"old", b"hello", b""), f"{line!r} left {after.data!r}")
 
@@ -229,12 +323,19 @@ def wrong_ends(server, _):
 
 
 def cut_off(server, rng):
-    requests = (b"set cut 0 0 5\r\nhello\r\n", b"set cut 0 0 30000\r\n" + BLOCK[:30000] + b"\r\n",
-                b"delete canary\r\n", b"incr number 1\r\n", b"cas canary 0 0 1 1\r\nx\r\n")
+    requests = (
+        b"set cut 0 0 5\r\nhello\r\n",
+        b"set cut 0 0 30000\r\n" + BLOCK[:30000] + b"\r\n",
+        b"delete canary\r\n",
+        b"incr number 1\r\n",
+        b"cas canary 0 0 1 1\r\nx\r\n",
+    )
     with server.connect() as connection:
         connection.set(b"number", b"5")
     for request in requests:
-        for place in sorted({1, len(request) - 1, len(request) - 2, *(rng.randrange(1, len(request)) for _ in range(8))}):
+        for place in sorted(
+            {1, len(request) - 1, len(request) - 2, *(rng.randrange(1, len(request)) for _ in range(8))}
+        ):
             with server.connect() as connection:
                 connection.send(request[:place])
                 connection.finish_sending()
@@ -271,70 +372,12 @@ def http(server, _):
         for body in (b"", b"set evil 0 0 1\r\nx\r\ndelete canary\r\nflush_all\r\n"):
             with server.connect() as connection:
                 try:
-                    connection.send(b"%s /set HTTP/1.1\r\nHost: cache\r\nContent-Length: %d\r\n\r\n%s"
-                                    % (verb, len(body), body))
+                    connection.send(
+                        b"%s /set HTTP/1.1\r\nHost: cache\r\nContent-Length: %d\r\n\r\n%s" % (verb, len(body), body)
+                    )
                 except (OSError, Closed):
                     pass
                 rest = connection.rest()
-                expect(rest, b"ERROR\r\n", f"answer to {verb.decode()} over HTTP, then the end")
+                expect(rest, HTTP, f"answer to {verb.decode()} over HTTP, then the end")
     with server.connect() as connection:
         expect(connection.get(b"evil"), None, "what the body of an HTTP request set")
-
-
-def garbage(server, rng):
-    for _ in range(400):
-        size = rng.choice((1, 2, 10, 100, 1000, 5000))
-        kind = rng.random()
-        if kind < 0.4:
-            data = rng.randbytes(size)
-        elif kind < 0.7:
-            data = bytes(rng.choice(b" \r\n\x00\x80ax019-+:") for _ in range(size))
-        else:
-            data = b"".join(rng.choice(WORDS) for _ in range(size // 4 + 1))
-        throw(server, data)
-
-
-WORDS = (b"get", b"set", b"gets", b"cas", b"incr", b"touch", b"gat", b"mg", b"ms", b"ma", b"me", b" ", b" ", b" ", b"\r\n",
-         b"\r\n", b"\n", b"0", b"1", b"5", b"-1", b"99999999999999999999", b"a", b"key", b"noreply", b"stats", b"b", b"q",
-         b"k", b"v", b"T30", b"Oxyz", b"\x00", b"verbosity", b"version", b"append")
-VALID = (b"set a 0 0 5\r\nhello\r\n", b"add b 1 10 3\r\nabc\r\n", b"cas c 0 0 2 77\r\nhi\r\n", b"get a b c\r\n",
-         b"gets a b\r\n", b"incr n 5\r\n", b"decr n 5 noreply\r\n", b"touch a 10\r\n", b"gat 10 a b\r\n", b"delete a\r\n",
-         b"append a 0 0 1\r\n+\r\n", b"verbosity 0\r\n", b"version\r\n", b"mg a v t f c k Oab\r\n",
-         b"ms a 2 T0 F1 c\r\nhi\r\n", b"md a q\r\n", b"ma n D2 v\r\n", b"mn\r\n", b"me a\r\n", b"stats settings\r\n")
-
-
-def damaged(server, rng):
-    for _ in range(600):
-        parts = [bytearray(rng.choice(VALID)) for _ in range(rng.randint(1, 6))]
-        for _ in range(rng.randint(1, 4)):
-            part = rng.choice(parts)
-            place = rng.randrange(len(part) + 1)
-            change = rng.random()
-            if change < 0.35 and part:
-                part[place % len(part)] = rng.randrange(256)
-            elif change < 0.6:
-                part[place:place] = rng.choice((b" ", b"\r\n", b"\x00", b"9" * 30, b"-", b"\xff", b"  "))
-            elif change < 0.8:
-                del part[place:place + rng.randint(1, 3)]
-            else:
-                part[place:place] = part[:rng.randint(0, len(part))]
-        throw(server, b"".join(parts))
-
-
-def throw(server, data):
-    """Sends bytes and reads whatever comes until the server is through with them; it must then still be there."""
-    if b"flush" in data or b"canary" in data or b"shutdown" in data:
-        return
-    with server.connect() as connection:
-        try:
-            connection.send(data)
-            connection.finish_sending()
-            connection.rest()
-        except TimeoutError:
-            raise Mismatch(f"neither an answer nor an end after {data[:200]!r}") from None
-        except (OSError, Closed):
-            pass
-    if server.process is not None and server.process.poll() is not None:
-        raise Mismatch(f"the server ended after {data[:200]!r}: {server.log_tail()}")
-
-

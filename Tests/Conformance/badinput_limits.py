@@ -122,7 +122,7 @@ def never_reads(context, requests=400):
     with own_server(context) as server:
         with server.connect() as connection:
             for number in range(16):
-                connection.set(b"big-%d" % number, BLOCK[:MIB - 1024])
+                connection.set(b"big-%d" % number, BLOCK[: MIB - 1024])
         with server.connect() as probe, server.connect() as silent:
             before = resident(server)
             silent.socket.sendall(b"".join(b"get big-%d\r\n" % (number % 16) for number in range(requests)))

@@ -1,7 +1,7 @@
 """Unmodified real clients against the server: libmemcached's tools and the Python clients of Debian.
 
-Nothing here speaks the protocol itself. A client that is not installed is skipped with a line that says so. The clients
-are imported inside their check, because their C parts must not be loaded when they are not asked for.
+Nothing here speaks the protocol itself. A client that is not installed is skipped with a line that says so. The
+clients are imported inside their check, because their C parts must not be loaded when they are not asked for.
 """
 
 import os
@@ -22,8 +22,11 @@ def run(context):
             libmemcached_tools(server)
         with report.case("memccapable -a: every test passes"):
             memccapable(server)
-        for name, check in (("pymemcache", pymemcache_client), ("pylibmc", pylibmc_client),
-                            ("python-memcached", python_memcached_client)):
+        for name, check in (
+            ("pymemcache", pymemcache_client),
+            ("pylibmc", pylibmc_client),
+            ("python-memcached", python_memcached_client),
+        ):
             with report.case(f"{name}: set get multi-get cas incr decr touch delete flush stats"):
                 check(host, port)
 
@@ -67,8 +70,14 @@ def memccapable(server):
     if not shutil.which("memccapable"):
         raise Skipped("memccapable is not installed (libmemcached-tools)")
     host, port = server.address
-    done = subprocess.run(["memccapable", "-h", host, "-p", str(port), "-a"], capture_output=True, text=True,
-                          timeout=60, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        ["memccapable", "-h", host, "-p", str(port), "-a"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     lines = (done.stdout + done.stderr).splitlines()
     failed = [line.split("[")[0].strip() for line in lines if line.rstrip().endswith("[FAIL]")]
     passed = [line for line in lines if line.rstrip().endswith("[pass]")]
@@ -91,7 +100,9 @@ def pymemcache_client(host, port):
     expect(client.set("k1", b"v1", noreply=False), True, "set")
     expect(client.set("k2", b"v2"), True, "set with noreply, the client's default")
     expect(client.get("k2"), b"v2", "get after a noreply set")
-    expect(client.set_many({f"m{i}": b"x%d" % i for i in range(300)}, noreply=False), [], "keys that set_many failed on")
+    expect(
+        client.set_many({f"m{i}": b"x%d" % i for i in range(300)}, noreply=False), [], "keys that set_many failed on"
+    )
     many = client.get_many([f"m{i}" for i in range(400)])
     expect(many, {f"m{i}": b"x%d" % i for i in range(300)}, "get_many")
     value, unique = client.gets("k1")
@@ -167,7 +178,7 @@ def pylibmc_client(host, port):
     expect(client.delete("k1"), True, "delete")
     expect(client.delete("k1"), False, "second delete")
     expect(client.delete_multi(["m1", "m2"]), True, "delete_multi")
-    (_, stats), = client.get_stats()
+    ((_, stats),) = client.get_stats()
     expect_true("curr_items" in stats and "pid" in stats, "get_stats has curr_items and pid")
     expect(client.flush_all(), True, "flush_all")
     expect(client.get_multi(["k3", "n", "m5"]), {}, "get_multi after flush_all")

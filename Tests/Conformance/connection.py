@@ -1,8 +1,8 @@
 """One plain connection that speaks memcached's text protocol, byte for byte.
 
-It adds nothing and hides nothing: no retries, no reconnecting, no tolerance. Replies are returned as bytes without their
-CRLF. A reply that does not come in time raises `TimeoutError`, a closed connection raises `Closed`. One thread uses a
-connection at a time.
+It adds nothing and hides nothing: no retries, no reconnecting, no tolerance. Replies are returned as bytes without
+their CRLF. A reply that does not come in time raises `TimeoutError`, a closed connection raises `Closed`. One thread
+uses a connection at a time.
 """
 
 import select
@@ -49,12 +49,12 @@ class Connection:
         self.socket.close()
 
     def send(self, data):
-        """Sends everything. While the server takes no more, what it answers is read, so the two never wait in a circle."""
+        """Sends everything. While the server takes no more, its answers are read: the two never wait in a circle."""
         view = memoryview(data)
         deadline = time.monotonic() + (self.socket.gettimeout() or 60.0)
         while view:
             try:
-                view = view[self.socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL):]
+                view = view[self.socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) :]
             except BlockingIOError:
                 readable, _, _ = select.select([self.socket], [self.socket], [], 1.0)
                 if readable and not self.fill():
@@ -90,9 +90,9 @@ class Connection:
             start = len(self.buffer)
             before = self.position
             if not self.fill():
-                raise Closed(f"closed after {bytes(self.buffer[self.position:])[:80]!r}")
+                raise Closed(f"closed after {bytes(self.buffer[self.position :])[:80]!r}")
             start -= before - self.position
-        line = bytes(self.buffer[self.position:end + 1])
+        line = bytes(self.buffer[self.position : end + 1])
         self.position = end + 1
         return line[:-2] if line.endswith(b"\r\n") else line
 
@@ -101,7 +101,7 @@ class Connection:
         while len(self.buffer) - self.position < count:
             if not self.fill():
                 raise Closed(f"closed {count - (len(self.buffer) - self.position)} bytes short of {count}")
-        data = bytes(self.buffer[self.position:self.position + count])
+        data = bytes(self.buffer[self.position : self.position + count])
         self.position += count
         return data
 
@@ -109,7 +109,7 @@ class Connection:
         """Everything until the server closes."""
         while self.fill():
             pass
-        data = bytes(self.buffer[self.position:])
+        data = bytes(self.buffer[self.position :])
         self.position = len(self.buffer)
         return data
 

@@ -1,9 +1,9 @@
 """The kill -9 checker: load, kill at a random moment, start again, read everything back, decide.
 
-Promise checked, per key: what was acknowledged before the kill is exactly there; what was in flight is there or is not;
-nothing is torn, older, foreign, lost or back from the dead; flags, TTLs and cas uniques belong to the value. After a start
-memory is empty, so the first read of every key comes from disk and the second from memory; both are checked. The run
-directs one server through many cycles; the histories are judged by `crash_history`.
+Promise checked, per key: what was acknowledged before the kill is exactly there; what was in flight is there or is
+not; nothing is torn, older, foreign, lost or back from the dead; flags, TTLs and cas uniques belong to the value.
+After a start memory is empty, so the first read of every key comes from disk and the second from memory; both are
+checked. The run directs one server through many cycles; the histories are judged by `crash_history`.
 """
 
 import math
@@ -21,35 +21,58 @@ READ_BATCH = 40
 CLEAN_STOP_ODDS = 0.08
 START_KILL_ODDS = 0.08
 HISTORY_SHOWN = 12
+# Less than the keys of `ROOMY` hold, so that trimming never stops.
+SMALL_DISK = "16MiB"
+ROOMY = {"small": 24, "large": 60, "counters": 2, "shared": 6}
 
 
 def run(context):
     kills = context.options.kills
     with context.report.case(f"{kills} kills under load: nothing torn, stale, resurrected or lost"):
-        server = context.daemon(memory="4MiB", disk="2GiB")
-        with server:
-            checker = Checker(server, context.seed, context.report)
+        check(context, kills, {"memory": "1MiB", "disk": "2GiB"})
+    kills = max(5, kills // 3)
+    with context.report.case(f"{kills} kills while the disk tier makes room: nothing torn, stale or resurrected"):
+        check(context, kills, {"memory": "1MiB", "disk": SMALL_DISK}, may_vanish=True)
+
+
+def check(context, kills, settings, may_vanish=False):
+    with context.daemon(**settings) as server:
+        checker = Checker(server, context.seed, context.report, may_vanish=may_vanish)
+        try:
             checker.cycles(kills)
-        context.report.note(checker.summary())
+        finally:
+            context.report.note(checker.summary())
         checker.require_clean()
 
 
 class Checker:
     """State of one run: what each key is known to hold, and what was found wrong."""
 
-    def __init__(self, server, seed, report=None, load_seconds=(0.01, 0.12)):
+    def __init__(self, server, seed, report=None, load_seconds=(0.01, 0.12), may_vanish=False):
         self.server = server
         self.random = random.Random(seed)
         self.seed = seed
         self.report = report
         self.load_seconds = load_seconds
-        self.keys = Keys(WORKERS)
+        self.may_vanish = may_vanish
+        self.keys = Keys(WORKERS, **ROOMY) if may_vanish else Keys(WORKERS)
         self.uniques = Uniques()
         self.known = {key: None for key in self.keys}
         self.wrong = []
         self.counts = dict.fromkeys(
-            ("kills", "clean stops", "kills during start", "acknowledged", "in flight", "in flight and applied",
-             "first reads", "second reads", "reads under load"), 0)
+            (
+                "kills",
+                "clean stops",
+                "kills during start",
+                "acknowledged",
+                "in flight",
+                "in flight and applied",
+                "first reads",
+                "second reads",
+                "reads under load",
+            ),
+            0,
+        )
         self.longest_start = 0.0
         self.has_meta = None
 
@@ -66,8 +89,10 @@ class Checker:
                 self.progress(kills, begin)
 
     def progress(self, kills, begin):
-        text = (f"kill {self.counts['kills']}/{kills}, {self.counts['acknowledged']} acknowledged, "
-                f"{len(self.wrong)} wrong, {time.monotonic() - begin:.0f} s")
+        text = (
+            f"kill {self.counts['kills']}/{kills}, {self.counts['acknowledged']} acknowledged, "
+            f"{len(self.wrong)} wrong, {time.monotonic() - begin:.0f} s"
+        )
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{text} ")
         else:
@@ -87,8 +112,10 @@ class Checker:
     def load_and_stop(self):
         """Runs the workers for a random time, stops the server under them, and returns what they did."""
         flush_odds = self.random.choice((0, 0, 0.002))
-        workers = [Worker(number, self.server.address, self.keys, self.uniques, self.random.getrandbits(64), flush_odds)
-                   for number in range(WORKERS)]
+        workers = [
+            Worker(number, self.server.address, self.keys, self.uniques, self.random.getrandbits(64), flush_odds)
+            for number in range(WORKERS)
+        ]
         for worker in workers:
             worker.start()
         time.sleep(self.random.uniform(*self.load_seconds))
@@ -118,7 +145,7 @@ class Checker:
         with self.server.connect(timeout=20) as connection:
             for name in ("first reads", "second reads"):
                 for begin in range(0, len(keys), READ_BATCH):
-                    batch = keys[begin:begin + READ_BATCH]
+                    batch = keys[begin : begin + READ_BATCH]
                     values = connection.many(batch, b"gets")
                     for key in batch:
                         self.note_read(name, found, key, values.get(key))
@@ -138,7 +165,7 @@ class Checker:
                 self.wrong.append(("cas", f"in {name}: {contradiction}"))
         if name == "first reads":
             found[key] = entry
-        elif found[key] != entry:
+        elif found[key] != entry and not (self.may_vanish and entry is None):
             self.wrong.append(("unsteady", f"{key!r} read as {found[key]} first and as {entry} then"))
 
     def add_ttls(self, connection, found):
@@ -152,18 +179,18 @@ class Checker:
             ttl = None
             if self.has_meta:
                 words = connection.line().split()
-                if words[0] != b"HD":
+                if words[0] == b"HD":
+                    left = int(words[1][1:])
+                    ttl = 0 if left < 0 else math.ceil(left / TTL_STEP)
+                elif not self.may_vanish:
                     self.wrong.append(("unsteady", f"{key!r} was read and then mg t answered {words}"))
-                    continue
-                left = int(words[1][1:])
-                ttl = 0 if left < 0 else math.ceil(left / TTL_STEP)
             found[key] = Entry(found[key].content, found[key].flags, ttl)
 
     def judge(self, operations, found):
         """Compares what was read back with what the history allows, and takes it as the new truth."""
         by_key = {key: [] for key in self.keys}
         for operation in operations:
-            for key in (by_key if operation.key is None else (operation.key,)):
+            for key in by_key if operation.key is None else (operation.key,):
                 by_key[key].append(operation)
         pending = len(unanswered(operations))
         self.counts["acknowledged"] += len(operations) - pending
@@ -175,21 +202,28 @@ class Checker:
 
     def judge_key(self, key, history, observed):
         try:
-            finals = outcomes(self.known[key], history)
+            finals = outcomes(self.known[key], history, self.may_vanish)
         except TooMany:
             self.wrong.append(("undecided", f"{key!r}: {len(history)} operations allow too many orders"))
             return
         if any(same(final, observed) for final in finals):
             if len(finals) > 1:
-                answered = outcomes(self.known[key], [op for op in history if op.returned != math.inf])
+                answered = outcomes(
+                    self.known[key], [op for op in history if op.returned != math.inf], self.may_vanish
+                )
                 self.counts["in flight and applied"] += not any(same(final, observed) for final in answered)
             return
         history.sort(key=lambda operation: operation.called)
         kind = verdict(self.known[key], history, finals, observed)
         shown = "\n      ".join(repr(operation) for operation in history[-HISTORY_SHOWN:])
         allowed = ", ".join(sorted(map(repr, finals))[:4]) or "nothing explains the replies"
-        self.wrong.append((kind, f"{key!r} is {observed}; allowed: {allowed}; it was {self.known[key]}; "
-                                 f"kill {self.counts['kills']}, history:\n      {shown}"))
+        self.wrong.append(
+            (
+                kind,
+                f"{key!r} is {observed}; allowed: {allowed}; it was {self.known[key]}; "
+                f"kill {self.counts['kills']}, history:\n      {shown}",
+            )
+        )
 
     def kinds(self):
         """How often each kind of wrong was seen."""
@@ -209,8 +243,9 @@ class Checker:
         if self.wrong:
             first = "\n    ".join(f"{kind}: {text}" for kind, text in self.wrong[:5])
             raise Mismatch(f"{len(self.wrong)} wrong ({self.kinds()}), seed {self.seed}\n    {first}")
-        expect_true(self.counts["acknowledged"] >= 20 * self.counts["kills"],
-                    f"too little load to mean anything: {self.counts}")
+        expect_true(
+            self.counts["acknowledged"] >= 20 * self.counts["kills"], f"too little load to mean anything: {self.counts}"
+        )
 
 
 def same(final, observed):

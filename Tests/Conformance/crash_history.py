@@ -1,10 +1,10 @@
 """Which states may a key be in, given what was sent, what was answered, and when.
 
-Pure logic, no I/O. A key's state is `None` (absent) or an `Entry`. `outcomes` replays the operations of one key in every
-order that agrees with the clock (an operation that was answered before another was sent comes first) and with each
-connection's own order, and keeps the orders that explain every answer seen. An operation without an answer may have
-happened or not. This is the search of Wing and Gong for one register, kept small by the short histories between two
-crashes.
+Pure logic, no I/O. A key's state is `None` (absent) or an `Entry`. `outcomes` replays the operations of one key in
+every order that agrees with the clock (an operation that was answered before another was sent comes first) and with
+each connection's own order, and keeps the orders that explain every answer seen. An operation without an answer may
+have happened or not. This is the search of Wing and Gong for one register, kept small by the short histories between
+two crashes.
 """
 
 NEVER = float("inf")
@@ -123,8 +123,11 @@ def agrees(operation, reply):
     return seen == reply
 
 
-def outcomes(initial, operations):
-    """All states the key may be in after `operations` (all of one key); empty when no order explains the replies."""
+def outcomes(initial, operations, may_vanish=False):
+    """All states the key may be in after `operations` (all of one key); empty when no order explains the replies.
+
+    With `may_vanish` the entry may be dropped for room at any moment, as when the disk limit is small.
+    """
     by_worker = {}
     for operation in operations:
         by_worker.setdefault(operation.worker, []).append(operation)
@@ -141,6 +144,8 @@ def outcomes(initial, operations):
         if len(seen) > SEARCH_LIMIT:
             raise TooMany
         positions, state = node
+        if may_vanish and state:
+            stack.append((positions, None))
         if positions == ends:
             finals.add(state)
             continue
@@ -149,7 +154,7 @@ def outcomes(initial, operations):
         for index, operation in heads:
             if operation.called > first_return:
                 continue
-            after = positions[:index] + (positions[index] + 1,) + positions[index + 1:]
+            after = positions[:index] + (positions[index] + 1,) + positions[index + 1 :]
             new_state, reply = apply(operation, state)
             if agrees(operation, reply):
                 stack.append((after, new_state))

@@ -1,8 +1,8 @@
 """The load of the crash checker: several connections that write, read and record what they asked and were told.
 
-Each worker is a thread with one connection and a random generator of its own. It sends small pipelined batches and notes
-for each operation when it was sent and when and how it was answered. When the server goes away, what has no complete
-reply stays unanswered. Workers share nothing but the version counter and the table of known cas uniques.
+Each worker is a thread with one connection and a random generator of its own. It sends small pipelined batches and
+notes for each operation when it was sent and when and how it was answered. When the server goes away, what has no
+complete reply stays unanswered. Workers share nothing but the version counter and the table of known cas uniques.
 """
 
 import itertools
@@ -21,7 +21,7 @@ LARGE_LENGTHS = (20 * 1024 - 1, 20 * 1024, 20 * 1024 + 1, 30_000, 65_536, 200_00
 class Keys:
     """The keys of a run: some belong to one worker, some are written by all of them."""
 
-    def __init__(self, workers, small=24, large=3, counters=2, shared=6):
+    def __init__(self, workers, small=24, large=6, counters=2, shared=6):
         self.kind = {}
         self.owned = [[] for _ in range(workers)]
         for worker in range(workers):

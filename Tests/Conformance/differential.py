@@ -2,8 +2,8 @@
 
 A round is one connection to each server, keys of its own, and a few pipelined batches. Each command is followed by a
 `version`, whose answer marks the end of its answer. Uniques are numbers of each server's own: they are replaced by the
-order in which they appear. The differences known by name (`DIFFERENCES`) are checked against our own answer and counted.
-After the rounds the counters of `stats` that both keep are compared as well.
+order in which they appear. The differences known by name (`DIFFERENCES`) are checked against our own answer and
+counted. After the rounds the counters of `stats` that both keep are compared as well.
 """
 
 import random
@@ -17,9 +17,24 @@ BATCH = 25
 ODDS_OF_DIFFERENCE = 0.08
 UNIQUE = re.compile(rb"\{unique:(.*?)\}", re.DOTALL)
 NOT_NUMERIC = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
-COUNTERS = (b"cmd_get", b"cmd_set", b"cmd_touch", b"get_hits", b"get_misses", b"delete_hits", b"delete_misses",
-            b"incr_hits", b"incr_misses", b"decr_hits", b"decr_misses", b"cas_hits", b"cas_misses", b"cas_badval",
-            b"touch_hits", b"touch_misses")
+COUNTERS = (
+    b"cmd_get",
+    b"cmd_set",
+    b"cmd_touch",
+    b"get_hits",
+    b"get_misses",
+    b"delete_hits",
+    b"delete_misses",
+    b"incr_hits",
+    b"incr_misses",
+    b"decr_hits",
+    b"decr_misses",
+    b"cas_hits",
+    b"cas_misses",
+    b"cas_badval",
+    b"touch_hits",
+    b"touch_misses",
+)
 
 
 def run(context):
@@ -28,12 +43,16 @@ def run(context):
             comparison = Comparison(ours, theirs, context.seed)
             while comparison.commands < context.options.commands:
                 comparison.round(with_differences=True)
-            context.report.note(f"{comparison.commands} commands in {comparison.rounds} rounds against memcached "
-                                f"{'.'.join(map(str, theirs.version))}; known differences met: {comparison.met()}, "
-                                f"accidents: {comparison.accidents}")
+            context.report.note(
+                f"{comparison.commands} commands in {comparison.rounds} rounds against memcached "
+                f"{'.'.join(map(str, theirs.version))}; known differences met: {comparison.met()}, "
+                f"accidents: {comparison.accidents}"
+            )
             # A server that never pads would look like one accident after the other.
-            expect_true(comparison.accidents["padding"] <= 2 + comparison.rounds // 50,
-                        f"too many accidents to be accidents: {comparison.accidents} in {comparison.rounds} rounds")
+            expect_true(
+                comparison.accidents["padding"] <= 2 + comparison.rounds // 50,
+                f"too many accidents to be accidents: {comparison.accidents} in {comparison.rounds} rounds",
+            )
     with context.report.case("the counters of stats count the same"):
         compare_counters(context)
 
@@ -54,10 +73,10 @@ def compare_counters(context):
 
 
 class Accident(Exception):
-    """memcached did what depends on chance. The states differ from here on, so the round ends; see `Comparison.require`.
+    """memcached did what depends on chance. The states differ from here on, so the round ends.
 
-    stray sign: it refused to count a number of 2^63 or more, because its check for a minus sign reads on behind the value.
-    padding: it did not pad a counted number, because one of its threads held the entry just then.
+    stray sign: it refused to count a number of 2^63 or more, because its check for a minus sign reads on behind the
+    value. padding: it did not pad a counted number, because one of its threads held the entry just then.
     """
 
 
@@ -145,8 +164,12 @@ class Comparison:
         try:
             for _ in range(BATCHES):
                 generator.begin_batch()
-                batch = [generator.differing() if with_differences and self.rng.random() < ODDS_OF_DIFFERENCE
-                         else generator.same() for _ in range(BATCH)]
+                batch = [
+                    generator.differing()
+                    if with_differences and self.rng.random() < ODDS_OF_DIFFERENCE
+                    else generator.same()
+                    for _ in range(BATCH)
+                ]
                 self.compare_batch(ours, theirs, batch, history)
             if with_differences:
                 self.compare_last(ours, generator.differ_wide_length())
@@ -180,14 +203,17 @@ class Comparison:
     def require(self, command, our_answer, wanted, whose, history):
         if our_answer != wanted:
             if is_stray_sign(command.request, our_answer, wanted) and (
-                    self.ours.dialect != "ours" or wanted == NOT_NUMERIC):
+                self.ours.dialect != "ours" or wanted == NOT_NUMERIC
+            ):
                 raise Accident("stray sign")
             if without_padding(our_answer) == without_padding(wanted):
                 raise Accident("padding")
             our_answer, wanted = from_first_difference(our_answer, wanted)
             before = b"".join(history[-6:-1])
-            raise Mismatch(f"round {self.rounds}, {brief(command.request)}: answered {brief(our_answer)}, {whose} "
-                           f"{brief(wanted)}; before it: {brief(before, 600)}")
+            raise Mismatch(
+                f"round {self.rounds}, {brief(command.request)}: answered {brief(our_answer)}, {whose} "
+                f"{brief(wanted)}; before it: {brief(before, 600)}"
+            )
 
     def compare_counters(self, before):
         with self.ours.connect() as one, self.theirs.connect() as other:

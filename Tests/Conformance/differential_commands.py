@@ -1,8 +1,9 @@
 """Seeded random commands for the differential test, and what is known to differ between the two servers.
 
 `Generator` makes commands that both servers must answer alike, and commands whose answers are known to differ by
-version (`DIFFERENCES`). The latter carry our exact answer, use keys of their own and change nothing, so that the state of
-the two servers stays the same. A request is a template: `{unique:KEY}` stands for the unique that each server gave KEY.
+version (`DIFFERENCES`). The latter carry our exact answer, use keys of their own and change nothing, so that the state
+of the two servers stays the same. A request is a template: `{unique:KEY}` stands for the unique that each server gave
+KEY.
 """
 
 FORMAT = b"CLIENT_ERROR bad command line format\r\n"
@@ -20,11 +21,39 @@ DIFFERENCES = {
     "wide-length": "a length over 32 bits: 1.6.18 takes its low 32 bits",
 }
 NEWEST_DIFFERS = frozenset({"delete-words"})
-NUMBERS = (b"0", b"1", b"2", b"7", b"10", b"99", b"100", b"1000", b"4294967295", b"4294967296", b"9223372036854775807",
-           b"9223372036854775808", b"18446744073709551614", b"18446744073709551615")
+NUMBERS = (
+    b"0",
+    b"1",
+    b"2",
+    b"7",
+    b"10",
+    b"99",
+    b"100",
+    b"1000",
+    b"4294967295",
+    b"4294967296",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"18446744073709551614",
+    b"18446744073709551615",
+)
 BLANKS = (b"", b"", b" ", b"\r\n")
-TEXTS = (b"x", b"hello", b"5x", b"-5", b" 5", b"5 ", b"+7", b"0012", b"18446744073709551616", b"\x00\xff\x80",
-         b"a\r\nb", b"END", b"1.5", b"9" * 25)
+TEXTS = (
+    b"x",
+    b"hello",
+    b"5x",
+    b"-5",
+    b" 5",
+    b"5 ",
+    b"+7",
+    b"0012",
+    b"18446744073709551616",
+    b"\x00\xff\x80",
+    b"a\r\nb",
+    b"END",
+    b"1.5",
+    b"9" * 25,
+)
 LENGTHS = (1, 10, 100, 1000, 5000, 20479, 20480, 20481, 60000)
 TIMES = (b"0", b"0", b"0", b"100", b"2592000", b"2592001", b"-1", b"-100", b"2147483647", b"-2147483648")
 FLAGS = (b"0", b"1", b"65535", b"4294967295", b"4294967296", b"4294967297", b"18446744073709551615", b"007")
@@ -48,7 +77,9 @@ class Generator:
     def __init__(self, rng, round_number):
         self.rng = rng
         prefix = b"r%d:" % round_number
-        self.keys = [prefix + name for name in (b"a", b"b", b"c", b"d", b"n", b"m", b"Key", b"\xff\x01", b"t\tb", b"noreply")]
+        self.keys = [
+            prefix + name for name in (b"a", b"b", b"c", b"d", b"n", b"m", b"Key", b"\xff\x01", b"t\tb", b"noreply")
+        ]
         self.keys.append(prefix + b"k" * (250 - len(prefix)))
         # memcached reads past the end of a blank value to find a number, so these are never counted.
         self.never_counted = self.keys[2:4]
@@ -88,9 +119,27 @@ class Generator:
 
     def same(self):
         """A command that both servers answer alike."""
-        return Command(self.rng.choice(
-            (self.store, self.store, self.store, self.retrieve, self.retrieve, self.count, self.count, self.touch, self.gat,
-             self.delete, self.compare, self.flush, self.bad_chunk, self.unknown, self.bad_number_kept))())
+        return Command(
+            self.rng.choice(
+                (
+                    self.store,
+                    self.store,
+                    self.store,
+                    self.retrieve,
+                    self.retrieve,
+                    self.count,
+                    self.count,
+                    self.touch,
+                    self.gat,
+                    self.delete,
+                    self.compare,
+                    self.flush,
+                    self.bad_chunk,
+                    self.unknown,
+                    self.bad_number_kept,
+                )
+            )()
+        )
 
     def store(self):
         verb = self.rng.choice((b"set", b"set", b"set", b"add", b"replace", b"append", b"prepend"))
@@ -147,8 +196,10 @@ class Generator:
         return b"%s %s 0 0 %s\r\n" % (self.rng.choice((b"set", b"add", b"append")), self.key(), length)
 
     def unknown(self):
-        return self.line(self.rng.choice((b"bogus", b"GET", b"sets", b"gett", b"touchx", b"\x01\x02")),
-                         self.rng.choice((b"", b"a", b"a b c")))
+        return self.line(
+            self.rng.choice((b"bogus", b"GET", b"sets", b"gett", b"touchx", b"\x01\x02")),
+            self.rng.choice((b"", b"a", b"a b c")),
+        )
 
     def differing(self):
         """A command whose answers are known to differ, with ours."""
@@ -156,8 +207,26 @@ class Generator:
         return getattr(self, "differ_" + name.replace("-", "_"))(name)
 
     def differ_few_words(self, name):
-        request = self.rng.choice((b"get", b"gets", b"gat", b"gats", b"delete", b"incr", b"decr n", b"touch", b"touch a",
-                                   b"set", b"add a", b"set a 0", b"append a 0 0", b"cas a 0 0", b"verbosity", b"gat 0"))
+        request = self.rng.choice(
+            (
+                b"get",
+                b"gets",
+                b"gat",
+                b"gats",
+                b"delete",
+                b"incr",
+                b"decr n",
+                b"touch",
+                b"touch a",
+                b"set",
+                b"add a",
+                b"set a 0",
+                b"append a 0 0",
+                b"cas a 0 0",
+                b"verbosity",
+                b"gat 0",
+            )
+        )
         return Command(request + b"\r\n", name, FORMAT)
 
     def differ_long_key(self, name):
@@ -166,7 +235,9 @@ class Generator:
 
     def differ_bad_number(self, name):
         words = [b"0", b"0"]
-        words[self.rng.randrange(2)] = self.rng.choice((b"x", b"1x", b"", b"-", b"18446744073709551616", b"1.5")) or b"y"
+        words[self.rng.randrange(2)] = (
+            self.rng.choice((b"x", b"1x", b"", b"-", b"18446744073709551616", b"1.5")) or b"y"
+        )
         return Command(b"set %s %s %s 2\r\nhi\r\n" % (self.unused, *words), name, FORMAT)
 
     def differ_short_line(self, name):
@@ -189,7 +260,9 @@ class Generator:
         return Command(b"incr %s +1\r\n" % self.unused, name, b"CLIENT_ERROR invalid numeric delta argument\r\n")
 
     def differ_delete_words(self, name):
-        return Command(b"delete %s %s\r\n" % (self.unused, self.rng.choice((b"1", b"x", b"a b c", b"0 1"))), name, FORMAT)
+        return Command(
+            b"delete %s %s\r\n" % (self.unused, self.rng.choice((b"1", b"x", b"a b c", b"0 1"))), name, FORMAT
+        )
 
     def differ_verbosity(self, name):
         return Command(b"verbosity %s\r\n" % self.rng.choice((b"x", b"foo bar my", b"-1")), name, FORMAT)

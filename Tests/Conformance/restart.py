@@ -1,7 +1,7 @@
 """What comes back after SIGTERM and after kill -9, what must not, and how soon.
 
-Every check starts our daemon on an empty directory and stops it itself. TTLs are measured by the clock of this process;
-waits are for a condition, with one exception: a TTL that has to run out while the daemon is down.
+Every check starts our daemon on an empty directory and stops it itself. TTLs are measured by the clock of this
+process; waits are for a condition, with one exception: a TTL that has to run out while the daemon is down.
 """
 
 import random
@@ -58,7 +58,7 @@ def restart(server, how, pause=None):
 def content(length, salt):
     """`length` bytes that differ from those of any other salt."""
     start = salt * 104_729 % (len(BLOCK) // 2)
-    block = BLOCK[start:start + KIB * KIB]
+    block = BLOCK[start : start + KIB * KIB]
     return (block * (length // len(block) + 1))[:length]
 
 
@@ -159,8 +159,12 @@ def uniques_never_repeat(server, how):
                 connection.set(key, b"%d-%d" % (number, index))
                 if index < 40:
                     unique = connection.gets(key).cas
-                    expect_true(unique not in seen, f"unique {unique} of run {number} was given in run {seen.get(unique)}")
-                    expect_true(unique > max(seen, default=0), f"unique {unique} of run {number} is below an earlier one")
+                    expect_true(
+                        unique not in seen, f"unique {unique} of run {number} was given in run {seen.get(unique)}"
+                    )
+                    expect_true(
+                        unique > max(seen, default=0), f"unique {unique} of run {number} is below an earlier one"
+                    )
                     seen[unique] = number
             current = {b"key-%d" % index: connection.gets(b"key-%d" % index).cas for index in range(20)}
             seen.update(dict.fromkeys(current.values(), number))
@@ -259,8 +263,10 @@ def second_daemon(context):
             second.store = first.store
             second.launch()
             expect(second.process.wait(10), 75, "exit status of the second daemon")
-            expect_true(str(first.process.pid) in second.log_tail(),
-                        f"the message names pid {first.process.pid}: {second.log_tail()}")
+            expect_true(
+                str(first.process.pid) in second.log_tail(),
+                f"the message names pid {first.process.pid}: {second.log_tail()}",
+            )
         with first.connect() as connection:
             expect(connection.set(b"a", b"b"), b"STORED", "set on the first daemon")
 
@@ -271,9 +277,12 @@ def first_hit(context, how):
     with context.daemon(disk="4GiB") as server:
         with server.connect(timeout=120) as connection:
             for begin in range(0, entries, 1000):
-                connection.send(b"".join(
-                    store_request(b"set", b"key-%d" % number, b"%d" % number * 20, noreply=True)
-                    for number in range(begin, min(begin + 1000, entries))))
+                connection.send(
+                    b"".join(
+                        store_request(b"set", b"key-%d" % number, b"%d" % number * 20, noreply=True)
+                        for number in range(begin, min(begin + 1000, entries))
+                    )
+                )
             connection.command(b"version")
         times = []
         for _ in range(FIRST_HIT_RUNS):
@@ -287,8 +296,10 @@ def first_hit(context, how):
                 for number in range(200):
                     connection.set(b"more-%d" % number, b"x" * 500)
         shown = ", ".join(f"{seconds * 1000:.0f}" for seconds in times)
-        context.report.note(f"first hit after {how} with {entries} entries: median "
-                            f"{statistics.median(times) * 1000:.0f} ms (runs: {shown} ms)")
+        context.report.note(
+            f"first hit after {how} with {entries} entries: median "
+            f"{statistics.median(times) * 1000:.0f} ms (runs: {shown} ms)"
+        )
         expect_true(min(times) < FIRST_HIT_BAR, f"no run under {FIRST_HIT_BAR * 1000:.0f} ms: {shown} ms")
 
 

@@ -97,8 +97,14 @@ class Server:
         self.address = ("127.0.0.1", port)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                self.arguments(port), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment,
-                cwd=self.home, close_fds=True)
+                self.arguments(port),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                cwd=self.home,
+                close_fds=True,
+            )
         if self not in running:
             running.append(self)
         return self
@@ -173,8 +179,18 @@ class Daemon(Server):
         self.store = os.path.join(self.home, "store")
 
     def arguments(self, port):
-        return [self.path, "--listen", f"127.0.0.1:{port}", "--dir", self.store, "--memory", self.memory,
-                "--disk", self.disk, *self.options]
+        return [
+            self.path,
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--dir",
+            self.store,
+            "--memory",
+            self.memory,
+            "--disk",
+            self.disk,
+            *self.options,
+        ]
 
 
 class Memcached(Server):

@@ -1,8 +1,8 @@
 """Every command means the same wherever the entry lives: in memory, on disk after a restart, on disk after eviction.
 
 The same table of commands is played on entries of three sizes in each place. An entry gets to disk only by a restart
-(memory starts empty) or by a memory limit that is filled several times over. The results are read back, then read again
-after another restart.
+(memory starts empty) or by a memory limit that is filled several times over. The results are read back, then read
+again after another restart.
 """
 
 import threading
@@ -50,8 +50,13 @@ def storage_cases(data):
         Case("gats", lambda k, u: b"gats 9000 %s\r\n" % k, data, data, ttl=9000, cas_changes=False),
         Case("get", lambda k, u: b"get %s\r\n" % k, data, data, cas_changes=False),
         Case("delete", lambda k, u: b"delete %s\r\n" % k, b"DELETED", None),
-        Case("incr-text", lambda k, u: b"incr %s 1\r\n" % k,
-             b"CLIENT_ERROR cannot increment or decrement non-numeric value", data, cas_changes=False),
+        Case(
+            "incr-text",
+            lambda k, u: b"incr %s 1\r\n" % k,
+            b"CLIENT_ERROR cannot increment or decrement non-numeric value",
+            data,
+            cas_changes=False,
+        ),
     ]
 
 
@@ -83,7 +88,7 @@ def absent_cases():
 def all_cases():
     """(key, prepared data or None, case) for everything."""
     for size, length in SIZES.items():
-        data = BLOCK[length:2 * length]
+        data = BLOCK[length : 2 * length]
         for case in storage_cases(data):
             yield f"{size}-{case.name}".encode(), data, case
     for case in counter_cases():
@@ -109,6 +114,9 @@ def run(context):
     with report.case("a flush_all is final for entries on disk"):
         with context.daemon() as server:
             flush_on_disk(server)
+    with report.case("an entry ended by touch or gat stays ended while its old deadline is still on disk"):
+        with context.daemon() as server:
+            ended_by_touch(server)
     with report.case("many clients ask for the same entries on disk at once"):
         with context.daemon() as server:
             stampede(server)
@@ -133,8 +141,12 @@ def evict(server, megabytes=24):
     filler = BLOCK[:8000]
     with server.connect() as connection:
         for begin in range(0, megabytes * 128, 128):
-            connection.send(b"".join(store_request(b"set", b"filler-%d" % number, filler, noreply=True)
-                                     for number in range(begin, begin + 128)))
+            connection.send(
+                b"".join(
+                    store_request(b"set", b"filler-%d" % number, filler, noreply=True)
+                    for number in range(begin, begin + 128)
+                )
+            )
         connection.command(b"version")
 
 
@@ -184,8 +196,10 @@ def check_left(connection, cases, uniques, when):
         if left != b"ERROR":
             seconds = int(left[4:])
             wanted = case.ttl or -1
-            expect_true(wanted - 60 <= seconds <= wanted if case.ttl else seconds == -1,
-                        f"TTL left by {name} is {seconds}, not {wanted}")
+            expect_true(
+                wanted - 60 <= seconds <= wanted if case.ttl else seconds == -1,
+                f"TTL left by {name} is {seconds}, not {wanted}",
+            )
 
 
 def tier_hits(connection):
@@ -197,7 +211,7 @@ def promotion(server):
     keys = [b"key-%d" % number for number in range(200)]
     with server.connect() as connection:
         for number, key in enumerate(keys):
-            connection.set(key, BLOCK[number * 300:number * 600], number)
+            connection.set(key, BLOCK[number * 300 : number * 600], number)
     restart(server, False)
     with server.connect() as connection:
         memory, disk = tier_hits(connection)
@@ -205,13 +219,16 @@ def promotion(server):
             for number, key in enumerate(keys):
                 value = connection.get(key)
                 expect_true(value is not None, f"{key!r} is there at the {round_name} read")
-                expect(value.data == BLOCK[number * 300:number * 600], True, f"value of {key!r}, {round_name} read")
+                expect(value.data == BLOCK[number * 300 : number * 600], True, f"value of {key!r}, {round_name} read")
                 expect(value.flags, number, f"flags of {key!r}, {round_name} read")
             now_memory, now_disk = tier_hits(connection)
             from_memory, from_disk = now_memory - memory, now_disk - disk
             memory, disk = now_memory, now_disk
-            expect((from_memory, from_disk), (0, 200) if round_name == "first" else (200, 0),
-                   f"hits from memory and from disk in the {round_name} reads")
+            expect(
+                (from_memory, from_disk),
+                (0, 200) if round_name == "first" else (200, 0),
+                f"hits from memory and from disk in the {round_name} reads",
+            )
 
 
 def flush_on_disk(server):
@@ -231,10 +248,30 @@ def flush_on_disk(server):
         expect(sorted(connection.many(keys)), [keys[5]], "keys found after a restart")
 
 
+def ended_by_touch(server, count=1000):
+    """Asks several times right after the end: memory may have let go of the entry before the disk heard of it."""
+    keys = [b"key-%d" % number for number in range(count)]
+    with server.connect() as connection:
+        for verb in (b"touch %s -1\r\n", b"gat -1 %s\r\n", b"touch %s 2592001\r\n"):
+            for key in keys:
+                connection.set(key, key)
+            for number, key in enumerate(keys):
+                line = verb % key
+                connection.send(line + b"get %s\r\n" % key * 3)
+                if verb.startswith(b"touch"):
+                    expect(connection.line(), b"TOUCHED", f"reply to {line!r}")
+                else:
+                    expect(len(connection.values()), 1, f"values answered to {line!r}")
+                for ask in range(3):
+                    expect(len(connection.values()), 0, f"values at get {ask + 1} after {line!r} (key {number})")
+
+
 def stampede(server):
     """All clients read the same entries in the same order, pipelined; each reply must be whole."""
-    data = {b"key-%d" % number: BLOCK[number * 1000:number * 1000 + length]
-            for number, length in enumerate((10, 1000, 19_000, 25_000, 200_000, 900_000))}
+    data = {
+        b"key-%d" % number: BLOCK[number * 1000 : number * 1000 + length]
+        for number, length in enumerate((10, 1000, 19_000, 25_000, 200_000, 900_000))
+    }
     with server.connect() as connection:
         for key, value in data.items():
             connection.set(key, value)

@@ -1,7 +1,7 @@
 """Plays the scripts of Tests/Wire against the server; each script is one check.
 
-All scripts share one server, which is flushed before each of them; a script that asks for a restart or for a value limit
-gets a server of its own. The dialect of the server picks the expected lines where memcached's versions differ.
+All scripts share one server, which is flushed before each of them; a script that asks for a restart or for a value
+limit gets a server of its own. The dialect of the server picks the expected lines where memcached's versions differ.
 """
 
 import os
@@ -178,7 +178,7 @@ class Player:
         deadline = time.monotonic() + float(steps[index].arguments[0])
         while True:
             try:
-                for step in steps[index + 1:end + 1]:
+                for step in steps[index + 1 : end + 1]:
                     self.play_step(step)
                 return end + 1
             except Mismatch:

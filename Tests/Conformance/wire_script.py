@@ -1,8 +1,8 @@
 """Reads a wire script: a text file of what is sent and what must come back.
 
     # One sentence that says what the script shows.
-    needs restart              header: skip the script on a server without it (disk, restart), on a memcached (ours) or on
-                               1.6.18 (newest)
+    needs restart              header: skip the script on a server without it (disk, restart), on a
+                               memcached (ours) or on 1.6.18 (newest)
     value-limit 1m             header: start the server with this -I (memcached's notation)
     > set a 0 0 1              send the text and CRLF
     >> get a                   send the text alone
@@ -27,8 +27,17 @@ import re
 
 SENDS = (">", ">>")
 REPLIES = ("<", "<~", "<new", "<old")
-WORDS = {"closed": 0, "reconnect": 0, "restart": 0, "kill": 0, "on": 1, "sleep": 1, "eventually": 1, "greater": 2,
-         "equal": 2}
+WORDS = {
+    "closed": 0,
+    "reconnect": 0,
+    "restart": 0,
+    "kill": 0,
+    "on": 1,
+    "sleep": 1,
+    "eventually": 1,
+    "greater": 2,
+    "equal": 2,
+}
 HEADERS = ("needs", "value-limit")
 
 
@@ -138,7 +147,7 @@ def expanded(text, variables):
     """The bytes that a script text stands for."""
     parts, position = [], 0
     for match in TOKEN.finditer(text):
-        parts.append(text[position:match.start()].encode())
+        parts.append(text[position : match.start()].encode())
         position = match.end()
         code, escape, count, repeated, low, high, listed, variable = match.groups()
         if code:

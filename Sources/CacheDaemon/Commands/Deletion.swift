@@ -72,7 +72,7 @@ extension Session {
         case .notFound:
             turn.counters.add(change.isIncrement ? .incrementMisses : .decrementMisses)
             if !isQuiet { reply(.notFound, &turn) }
-        case .notNumeric:
+        case .notNumeric, .exists:
             if !isQuiet { reply(.error(.nonNumericValue), &turn) }
         case .unresolved(let obstacle):
             return unsafe overcome(obstacle, key: key, turn)

@@ -22,7 +22,8 @@ final class StoreDirectory {
     static let discardedPrefix = "discarded-"
 
     let root: Directory
-    private let lock: FileLock
+    /// nil after `release`.
+    private var lock: FileLock?
     /// The FORMAT file as found; nil if it is missing or damaged, until `start` writes a new one.
     var format: StoreFormat?
     /// Whether a FORMAT file was found, sound or not.
@@ -37,7 +38,7 @@ final class StoreDirectory {
 
     private init(root: Directory, lock: consuming FileLock, format: StoreFormat?, hadFormat: Bool) {
         self.root = root
-        self.lock = lock
+        self.lock = consume lock
         self.format = format
         self.hadFormat = hadFormat
     }
@@ -108,6 +109,9 @@ final class StoreDirectory {
         [lockName, formatName, "\(formatName).new", anchorName, journalName, storeName, "lost+found"].contains(name)
             || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
     }
+
+    /// Lets another process, or another cache of this one, use the directory. Nothing may be used afterwards.
+    func release() { lock = nil }
 
     // MARK: what the parts need
 

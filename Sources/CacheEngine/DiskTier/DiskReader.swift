@@ -60,15 +60,14 @@ final class DiskReader {
         land(flight, with: found)
     }
 
-    /// The entry as a block that nobody else knows yet; nil if the disk has no live entry for the key.
+    /// The entry as a block that nobody else knows yet; nil if the disk has none for the key. It may have expired.
     func read(hash: UInt64, key: [UInt8]) -> EntryBlock? {
         guard disk.isServing, let index = currentIndex() else { return nil }
         var block: EntryBlock?
         var inFile: (EntryMetadata, [UInt8])?
-        let now = memory.clock.now()
         do {
             let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
-                guard isLive(metadata, now) else { return }
+                guard metadata.generation > disk.flushGeneration else { return }
                 if let value = unsafe value {
                     block = unsafe build(hash, key, metadata, Span(_unsafeBytes: extended), value)
                 } else {
@@ -85,10 +84,6 @@ final class DiskReader {
         }
         if let (metadata, extended) = inFile { block = loadFile(hash, key, metadata, extended) }
         return block
-    }
-
-    private func isLive(_ metadata: EntryMetadata, _ now: Instant) -> Bool {
-        metadata.generation > disk.flushGeneration && memory.instant(metadata.deadline) > now
     }
 
     private func build(
@@ -141,7 +136,7 @@ final class DiskReader {
                 news = (loads + proofs).map { ($0, .retry, nil) }
                 return
             }
-            guard let found else {
+            guard let found = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
                 unsafe flight.state.isAbsent = true
                 unsafe flight.state.holders = proofs.count
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
@@ -150,7 +145,6 @@ final class DiskReader {
                 return
             }
             state.flights[flight.hash] = nil
-            state.applyPendingTouch(to: found, disk: disk)
             state.link(found)
             state.counters.promotions += 1
             state.counters.diskHits += loads.count
@@ -165,8 +159,7 @@ final class DiskReader {
     /// What a waiting retrieval gets: the value itself, or for a stub another try, which finds the stub.
     private func pinned(_ block: EntryBlock, _ shard: Guarded<Shard>) -> CompletionOutcome {
         if block.isStub { return .retry }
-        block.pins += 1
-        return .entry(PinnedEntry(block: block, shard: shard))
+        return .entry(PinnedEntry(pinning: block, shard: shard))
     }
 
     // MARK: Large values
@@ -177,7 +170,7 @@ final class DiskReader {
             try reader.verify()
             let stream = ValueStream(
                 reader: reader, metadata: request.metadata, deadline: memory.instant(request.metadata.deadline),
-                disk: disk)
+                extended: request.extended, disk: disk)
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))
         } catch {
@@ -213,5 +206,6 @@ struct StreamRequest: Sendable {
     let hash: UInt64
     let key: [UInt8]
     let metadata: EntryMetadata
+    let extended: [UInt8]
     let waiter: Waiter
 }

@@ -65,7 +65,7 @@ final class DiskTier: Sendable {
 
     let options: DiskOptions
     let memory: MemoryTier
-    /// For the writer's thread only, after the cache was opened.
+    /// For the writer's thread only, from when the cache was opened until that thread ended.
     private let confinedDirectory: Confined<StoreDirectory>
     var directory: StoreDirectory { confinedDirectory.value }
     let journal: Journal
@@ -85,6 +85,7 @@ final class DiskTier: Sendable {
     private let flushed: Atomic<UInt64>
     /// Set while the journal does not take writes: they are acknowledged without it and their rows barred.
     let isJournalClosed = Atomic<Bool>(false)
+    private let inlineMax: Atomic<Int>
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>
     private let threads: Guarded<[OSThread]>
@@ -110,8 +111,10 @@ final class DiskTier: Sendable {
         store = Guarded(Store(location: start.directory.location, files: start.files), rank: .leaf)
         rawState = Atomic(DiskState.ok.rawValue)
         flushed = Atomic(start.flushGeneration)
+        inlineMax = Atomic(0)
         report = Guarded(DiskReport(), rank: .leaf)
         threads = Guarded([], rank: .lifecycle)
+        setInlineBytesMax(options.inlineBytesMax)
     }
 
     // MARK: State
@@ -141,8 +144,13 @@ final class DiskTier: Sendable {
 
     var waitsForCommit: Bool { options.durability == .always }
     var syncsFiles: Bool { options.durability == .always }
-    /// Values up to this size go into the index. A record must stay a small part of the journal.
-    var inlineBytesMax: Int { min(limits.withLock { $0.inlineBytesMax }, journal.capacity / 8) }
+    /// Values up to this size go into the index.
+    var inlineBytesMax: Int { inlineMax.load(ordering: .relaxed) }
+
+    /// Sets the limit of `inlineBytesMax`; a record stays a small part of the journal.
+    func setInlineBytesMax(_ bytes: Int) {
+        inlineMax.store(min(max(0, bytes), journal.capacity / 8), ordering: .relaxed)
+    }
 
     // MARK: Jobs of the reader threads
 
@@ -225,7 +233,7 @@ final class DiskTier: Sendable {
         threads.withLock { $0 = [writer] + readers }
     }
 
-    /// Finishes queued jobs, drains the journal, closes the store cleanly and ends the threads.
+    /// Finishes queued jobs, drains the journal, closes the store cleanly, ends the threads and lets the directory go.
     func stop() {
         let threads = threads.withLock { threads in
             let running = threads
@@ -238,6 +246,7 @@ final class DiskTier: Sendable {
         for reader in threads.dropFirst() { reader.join() }
         inbox.update { $0.isStopping = true }
         writer.join()
+        directory.release()
     }
 }
 
@@ -248,7 +257,6 @@ struct DiskLimits: Sendable {
     var ageMax: Int64?
     var ageBase: AgeBase
     var freeBytesMin: Int?
-    var inlineBytesMax: Int
 
     init(_ options: DiskOptions) {
         bytesMax = options.bytesMax
@@ -256,7 +264,6 @@ struct DiskLimits: Sendable {
         ageMax = options.ageMax
         ageBase = options.ageBase
         freeBytesMin = options.freeBytesMin
-        inlineBytesMax = options.inlineBytesMax
     }
 }
 

@@ -59,7 +59,11 @@ final class DiskTrimmer {
 
     private func trimExpired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let now = writer.memory.wall(writer.memory.clock.now())
-        let victims = try index.expired(before: now, limit: Self.sliceRows)
+        let candidates = try index.expired(before: now, limit: Self.sliceRows)
+        // A touch in the journal may have given the entry more time.
+        let victims = candidates.filter { candidate in
+            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
+        }
         try delete(victims, index, writer, countAs: .expirations)
         return victims.count == Self.sliceRows
     }
@@ -108,7 +112,7 @@ final class DiskTrimmer {
             return false
         }
         let time = memory.wallTime(bootSeconds: accessed)
-        let news = Int64(RecencyRule.granularitySeconds) * 1000
+        let news = Int64(RecencyRule.granularityMinutes) * 60_000
         guard time.milliseconds >= victim.accessed.milliseconds + news else { return false }
         try index.setAccessed(hash: victim.hash, time)
         return true

@@ -17,6 +17,8 @@ public final class ValueStream: Sendable {
     public let valueBytes: Int
     /// When the entry expires.
     public let deadline: Instant
+    /// Data stored beside the value.
+    public let extended: [UInt8]
 
     static let chunkBytes = 256 << 10
 
@@ -28,11 +30,14 @@ public final class ValueStream: Sendable {
     nonisolated(unsafe) private var offset = 0
     nonisolated(unsafe) private var filled = 0
 
-    init(reader: consuming ValueFileReader, metadata: EntryMetadata, deadline: Instant, disk: DiskTier) {
+    init(
+        reader: consuming ValueFileReader, metadata: EntryMetadata, deadline: Instant, extended: [UInt8], disk: DiskTier
+    ) {
         flags = metadata.flags
         cas = metadata.cas
         valueBytes = metadata.valueBytes
         self.deadline = deadline
+        self.extended = extended
         self.disk = disk
         self.reader = reader
         unsafe memory = .allocate(byteCount: min(Self.chunkBytes, metadata.valueBytes), alignment: 16)

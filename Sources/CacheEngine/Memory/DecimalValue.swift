@@ -4,10 +4,14 @@ import Primitives
 
 /// Reading and writing the decimal number in a value. See memcached's protocol.txt, "Increment/Decrement".
 enum DecimalValue {
+    /// Longer values are no numbers, however they begin.
+    static let valueBytesMax = 16 << 10
+
     /// The number that the value begins with, as strtoull(3) reads it and memcached accepts it; nil if it is none.
     ///
     /// Leading white space, one `+` and leading zeros are fine; white space or the value's end must follow the digits.
     static func parse(_ value: UnsafeRawBufferPointer) -> UInt64? {
+        guard value.count <= valueBytesMax else { return nil }
         var index = 0
         while index < value.count, isSpace(unsafe value[index]) { index += 1 }
         if index < value.count, unsafe value[index] == UInt8(ascii: "+") { index += 1 }

@@ -23,7 +23,9 @@ struct EntryHeader {
     var keyBytes: UInt8
     var marks: EntryMarks
     /// Readers that hold the value past the shard lock. A linked block may have pins; an unlinked one dies with them.
-    var pins: UInt32
+    var pins: UInt16
+    /// The access time that the index knows, in minutes of the boot clock, truncated.
+    var knownAccess: UInt16
     var cas: UInt64
     var newer: EntryBlock?
     var older: EntryBlock?
@@ -61,7 +63,7 @@ struct EntryBlock: Equatable, @unchecked Sendable {
         unsafe raw.initialize(
             to: EntryHeader(
                 chain: nil, hash: hash, deadline: .never, valueBytes: UInt32(storedValueBytes), flags: 0,
-                extendedBytes: UInt16(extended.count), keyBytes: UInt8(key.count), marks: [], pins: 0, cas: 0,
+                extendedBytes: UInt16(extended.count), keyBytes: UInt8(key.count), marks: [], pins: 0, knownAccess: 0, cas: 0,
                 newer: nil, older: nil, accessed: 0, written: 0))
         let payload = unsafe memory + headerBytes
         unsafe key.withUnsafeBytes { source in
@@ -150,9 +152,13 @@ struct EntryBlock: Equatable, @unchecked Sendable {
         get { unsafe raw.pointee.marks }
         nonmutating set { unsafe raw.pointee.marks = newValue }
     }
-    var pins: UInt32 {
+    var pins: UInt16 {
         get { unsafe raw.pointee.pins }
         nonmutating set { unsafe raw.pointee.pins = newValue }
+    }
+    var knownAccess: UInt16 {
+        get { unsafe raw.pointee.knownAccess }
+        nonmutating set { unsafe raw.pointee.knownAccess = newValue }
     }
     var cas: UInt64 {
         get { unsafe raw.pointee.cas }

@@ -20,11 +20,11 @@ public struct EntryDraft: ~Copyable {
 
     private(set) var body: Body
     let hash: UInt64
-    /// Values of more bytes than this go to a file; nil: there is no disk.
-    private let inlineBytesMax: Int?
     /// Bytes of the whole value.
     public let valueBytes: Int
     private var filled = 0
+    /// What is asked beyond the mode. To be set before the draft is stored.
+    public var terms = StoreTerms()
     var mode = WriteMode.set
     /// For append and prepend: the joining of both values in a file.
     private(set) var splice: SpliceRequest?
@@ -32,10 +32,9 @@ public struct EntryDraft: ~Copyable {
     /// a shard's lock.
     private var retiredSplices: [SpliceRequest] = []
 
-    init(_ block: EntryBlock, valueBytes: Int, inlineBytesMax: Int?, upload: ValueUpload?) {
+    init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?) {
         hash = block.hash
         self.valueBytes = valueBytes
-        self.inlineBytesMax = inlineBytesMax
         body = upload.map { .upload(block, $0) } ?? .memory(block)
     }
 
@@ -43,7 +42,6 @@ public struct EntryDraft: ~Copyable {
     init(joined file: DraftFile, block: EntryBlock) {
         hash = block.hash
         valueBytes = block.valueBytes
-        inlineBytesMax = nil
         filled = block.valueBytes
         body = .file(file)
     }
@@ -132,11 +130,11 @@ public struct EntryDraft: ~Copyable {
     /// What is known of the written file.
     var finishedFile: FinishedValueFile? { file?.finished }
 
-    /// Whether the value belongs into a file that is not written yet.
-    var waitsForFile: Bool {
+    /// Whether the value belongs into a file that is not written yet. `disk` is nil while values stay in memory.
+    func waitsForFile(_ disk: DiskTier?) -> Bool {
         if let file { return file.finished == nil && !file.hasFailed }
-        guard let inlineBytesMax else { return false }
-        return valueBytes > inlineBytesMax
+        guard let disk else { return false }
+        return valueBytes > disk.inlineBytesMax
     }
 
     /// Hands the block to the file that a disk thread will write.

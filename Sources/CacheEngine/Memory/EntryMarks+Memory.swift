@@ -6,6 +6,9 @@ extension EntryMarks {
     /// The block was unlinked while pinned: the last pin frees it.
     static let unlinked = EntryMarks(rawValue: 1 << 6)
 
+    /// The index knows that the entry was read since it was stored.
+    static let readMarkOnDisk = EntryMarks(rawValue: 1 << 5)
+
     /// What of the marks goes to disk.
-    var persistent: EntryMarks { subtracting([.stub, .unlinked]) }
+    var persistent: EntryMarks { subtracting([.stub, .unlinked, .readMarkOnDisk]) }
 }

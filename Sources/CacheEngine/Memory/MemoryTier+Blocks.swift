@@ -10,7 +10,10 @@ extension MemoryTier {
         block.marks = metadata.marks.persistent
         block.deadline = instant(metadata.deadline)
         block.written = instant(metadata.written).bootSeconds
-        block.accessed = clock.now().bootSeconds
+        block.accessed = instant(metadata.accessed).bootSeconds
+        // The row's read mark is its access time: see `Shard.noteAccess`.
+        if metadata.accessed.seconds > metadata.written.seconds { block.marks.formUnion([.fetched, .readMarkOnDisk]) }
+        block.knownAccess = RecencyRule.minutes(block.accessed)
     }
 
     /// A block that stands for a value in a file.
@@ -105,6 +108,15 @@ extension EntryBlock {
         return fresh
     }
 
+    /// A copy with the value and all metadata; nil when the kernel refuses memory.
+    func copyWithValue() -> EntryBlock? {
+        guard let fresh = unsafe copy(valueBytes: stored.count) else { return nil }
+        unsafe fresh.stored.copyMemory(from: UnsafeRawBufferPointer(stored))
+        fresh.cas = cas
+        if isStub { fresh.turnIntoStub(valueBytes: valueBytes, file: file) }
+        return fresh
+    }
+
     /// Like `copy`, for a value that stays in its file.
     func copyAsStub(valueBytes: Int, file: FileReference) -> EntryBlock? {
         let fresh = copy(valueBytes: MemoryLayout<FileReference>.size)
@@ -121,6 +133,13 @@ extension EntryBlock {
         unsafe UnsafeMutableRawBufferPointer(rebasing: target[first.count...]).copyMemory(from: second)
     }
 
+    /// The entry is written now.
+    func stamp(_ now: Instant) {
+        written = now.bootSeconds
+        accessed = now.bootSeconds
+        knownAccess = RecencyRule.minutes(accessed)
+    }
+
     /// Makes a block with room for a file reference stand for a value in a file.
     func turnIntoStub(valueBytes: Int, file: FileReference) {
         marks.insert(.stub)
@@ -130,10 +149,21 @@ extension EntryBlock {
 }
 
 extension Shard {
-    /// Gives an entry that was read from its row the deadline of a touch that is still in the journal.
-    func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
+    /// An entry that was read from its row, if its time is not over by what the journal says.
+    func alive(_ found: EntryBlock?, now: Instant, disk: DiskTier, garbage: inout Garbage) -> EntryBlock? {
+        guard let found else { return nil }
+        applyPendingTouch(to: found, disk: disk)
+        if found.deadline > now { return found }
+        garbage.add(found)
+        return nil
+    }
+
+    /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
+    private func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
         guard let write = pending.find(block.hash), write.kind == .touch else { return }
         let header = disk.journal.record(at: write.position).header
         block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
+        block.cas = header.cas
+        block.marks = EntryMarks(rawValue: header.marks).union(block.isStub ? .stub : [])
     }
 }

@@ -22,10 +22,7 @@ public struct EntryView {
     public var extended: UnsafeRawBufferPointer { unsafe block.extended }
 
     /// Keeps the entry's value readable after the closure, whatever happens to the entry.
-    public func pin() -> PinnedEntry {
-        block.pins += 1
-        return PinnedEntry(block: block, shard: shard)
-    }
+    public func pin() -> PinnedEntry { PinnedEntry(pinning: block, shard: shard) }
 }
 
 /// A value that stays readable for as long as this object lives.
@@ -45,10 +42,19 @@ public final class PinnedEntry: Sendable {
     /// Bytes of the value.
     public var valueBytes: Int { unsafe value.count }
 
-    /// Takes over one pin that the caller counted under the lock.
-    init(block: EntryBlock, shard: Guarded<Shard>?) {
-        self.block = block
-        self.shard = shard
+    /// Pins a linked block; call under the lock of its shard.
+    ///
+    /// Pins are 16 bits: a reader beyond that gets a copy of its own.
+    init(pinning linked: EntryBlock, shard: Guarded<Shard>) {
+        if linked.pins == .max, let copy = linked.copyWithValue() {
+            block = copy
+            self.shard = nil
+        } else {
+            invariant(linked.pins < .max, "no memory for a value that 65,535 readers hold")
+            linked.pins += 1
+            block = linked
+            self.shard = shard
+        }
         flags = block.flags
         cas = block.cas
         deadline = block.deadline

@@ -145,10 +145,14 @@ struct Shard: ~Copyable {
         unlink(victim, into: &garbage)
     }
 
-    /// Remembers when an entry was last used, if that is later than the index can know.
+    /// Remembers when an entry that leaves memory was last used, if the index does not know that closely enough.
+    ///
+    /// The first read of an entry is always told, as at least one second after its write: on disk, that is the read mark.
     mutating func noteAccess(_ block: EntryBlock) {
-        let isNews = block.accessed >= block.written &+ RecencyRule.granularitySeconds
-        if isNews, recency.count < Self.recencyMax { recency.append((block.hash, block.accessed)) }
+        guard block.marks.contains(.fetched), recency.count < Self.recencyMax else { return }
+        let age = RecencyRule.minutes(block.accessed) &- block.knownAccess
+        guard age >= RecencyRule.granularityMinutes || !block.marks.contains(.readMarkOnDisk) else { return }
+        recency.append((block.hash, max(block.accessed, block.written &+ 1)))
     }
 
     /// Visits entries from the least recently used on, until `body` returns false.
@@ -173,8 +177,11 @@ struct Shard: ~Copyable {
 
 /// How coarse access times on disk are.
 enum RecencyRule {
-    /// A later access is told to the index only if it is this many seconds newer than what the index knows.
-    static let granularitySeconds: UInt32 = 60
+    /// A later access is told to the index only if it is this many minutes newer than what the index knows.
+    static let granularityMinutes: UInt16 = 5
+
+    /// Minutes of the boot clock, truncated to what a block keeps.
+    static func minutes(_ bootSeconds: UInt32) -> UInt16 { UInt16(truncatingIfNeeded: bootSeconds / 60) }
 }
 
 /// The entries of a flushed shard, on their way to be freed. They are out of reach of new lookups; pins keep single

@@ -1,0 +1,167 @@
+// A cache in a directory of its own, under a clock that the test moves, and what tests want to know about its inside.
+
+import Foundation
+import Primitives
+import SQLite
+import TestSupport
+import Testing
+
+@testable import CacheEngine
+
+/// A cache that can be closed, opened again, and recounted. One test's own.
+final class EngineFixture {
+    let scratch: TempDirectory
+    let clock: ManualClock
+    var options: CacheOptions
+    private(set) var cache: Cache
+    private var isOpen = true
+
+    /// A cache with a disk tier in a new directory, one shard and a small journal; `adjust` changes the options.
+    init(clock: ManualClock = ManualClock(), _ adjust: (inout CacheOptions) -> Void = { _ in }) throws {
+        scratch = try TempDirectory()
+        self.clock = clock
+        options = CacheOptions()
+        options.memory.shards = 1
+        var disk = DiskOptions(directory: scratch.path("cache"))
+        disk.journalBytes = 1 << 20
+        options.disk = disk
+        adjust(&options)
+        cache = try Cache.open(options, clock: clock)
+    }
+
+    deinit { if isOpen { cache.close() } }
+
+    func close() {
+        cache.close()
+        isOpen = false
+    }
+
+    /// Closes the cache and opens it again, with changed options where asked.
+    func reopen(_ adjust: (inout CacheOptions) -> Void = { _ in }) throws {
+        if isOpen { close() }
+        adjust(&options)
+        cache = try Cache.open(options, clock: clock)
+        isOpen = true
+    }
+
+    /// A cache on a copy of the directory as it is now: what a process would find that starts after this one was killed.
+    func reopenedCopy(_ name: String = "copy") throws -> Cache {
+        try scratch.copy("cache", to: name)
+        var options = options
+        options.disk?.directory = scratch.path(name)
+        return try Cache.open(options, clock: clock)
+    }
+
+    /// Waits until the index has every write, and what was to be trimmed or removed is gone.
+    func settle() {
+        cache.settle()
+    }
+
+    /// Evicts everything from memory, leaving it on disk.
+    func dropMemory() {
+        for shard in cache.memory.shards {
+            var garbage = Garbage()
+            shard.withLock { shard in
+                while let victim = shard.oldest {
+                    shard.evict(victim, now: clock.now(), garbage: &garbage, log: cache.memory.events)
+                }
+            }
+            garbage.free()
+        }
+    }
+}
+
+extension Cache {
+    func settle() {
+        guard disk != nil else { return }
+        let box = Mailbox()
+        for _ in 0..<2 {
+            guard let disk, disk.isServing else { return }
+            disk.commitBarrier(box.waiter())
+            _ = box.next()
+            onWriter { _ in }
+        }
+        onWriter { writer in
+            repeat { writer.trimmer.step(writer) } while writer.trimmer.hasMore
+            writer.publishReport()
+        }
+    }
+
+    /// Runs `body` on the writer's thread and waits for it.
+    func onWriter(_ body: @escaping @Sendable (DiskWriter) -> Void) {
+        let box = Mailbox()
+        let waiter = box.waiter()
+        if disk?.ask({ writer in
+            body(writer)
+            waiter.complete(.retry)
+        }) == true {
+            _ = box.next()
+        }
+    }
+
+    /// Keys in memory from the least to the most recently used, of one shard.
+    func keysOldestFirst(shard: Int = 0) -> [String] {
+        memory.shards[shard].withLock { shard in
+            var keys: [String] = []
+            shard.forEachOldestFirst { block in
+                keys.append(String(decoding: block.key, as: UTF8.self))
+                return true
+            }
+            return keys
+        }
+    }
+
+    /// The value if it is in memory; does not count as a use.
+    func isResident(_ key: String) -> Bool {
+        key.withKeyBytes { key in
+            key.withUnsafeBytes { key in
+                let hash = memory.hash(key)
+                return memory.shard(hash).withLock { $0.table.find(hash, key) != nil }
+            }
+        }
+    }
+
+    /// Checks the memory tier's counters against a walk through all entries.
+    func checkMemoryCounters(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
+        for shard in memory.shards {
+            shard.withLock { shard in
+                var entries = 0
+                var bytes = 0
+                var found = 0
+                shard.forEachOldestFirst { block in
+                    entries += 1
+                    bytes += block.accountedBytes
+                    if shard.table.find(block.hash, block.key) == block { found += 1 }
+                    return true
+                }
+                #expect(entries == shard.entries, comment, sourceLocation: sourceLocation)
+                #expect(bytes == shard.bytes, comment, sourceLocation: sourceLocation)
+                #expect(found == entries, comment, sourceLocation: sourceLocation)
+            }
+        }
+    }
+
+    /// Checks the disk tier's counters against its rows and files. Settle first.
+    func checkDiskCounters(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) throws {
+        guard let disk else { return }
+        let location = disk.store.withLock { $0.location }
+        let connection = try Connection(path: location.path, access: .readOnly)
+        let totals = disk.report.withLock { $0.totals }
+        let recount = { (sql: String) throws -> Int in Int(try connection.integer(sql) ?? 0) }
+        #expect(
+            try totals.entries == recount("SELECT count(*) FROM entry"), comment, sourceLocation: sourceLocation)
+        #expect(
+            try totals.valueBytes == recount("SELECT sum(valueBytes) FROM entry"), comment,
+            sourceLocation: sourceLocation)
+        #expect(
+            try totals.fileEntries == recount("SELECT count(*) FROM entry WHERE fileBytes > 0"), comment,
+            sourceLocation: sourceLocation)
+        #expect(
+            try totals.fileBytes == recount("SELECT sum(fileBytes) FROM entry"), comment,
+            sourceLocation: sourceLocation)
+        let values = URL(fileURLWithPath: location.path).deletingLastPathComponent().appendingPathComponent("v")
+        let files = FileManager.default.enumerator(atPath: values.path)?.compactMap { $0 as? String } ?? []
+        #expect(
+            totals.fileEntries == files.filter { $0.contains("/") }.count, comment, sourceLocation: sourceLocation)
+    }
+}
