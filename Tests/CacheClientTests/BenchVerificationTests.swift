@@ -235,4 +235,19 @@ struct BenchVerificationTests {
         let tally = try run(settings).load.tally
         #expect(tally.wrong == 0 && tally.hits == tally.gets && tally.hits > 0)
     }
+
+    @Test("exit codes: 0 clean, 1 wrong values, 64 usage, 69 no server")
+    func exitCodes() throws {
+        let honest = try FakeServer()
+        defer { honest.stop() }
+        let liar = try FakeServer(lie: .flippedBit(at: 40))
+        defer { liar.stop() }
+        let (descriptor, unused) = boundSocket()
+        defer { close(descriptor) }
+        let options = ["--warm", "--keys", "20", "-c", "2", "-n", "200", "--quiet"]
+        #expect(runBench(options + ["\(honest.address)"]) == 0)
+        #expect(runBench(options + ["--json", "\(liar.address)"]) == 1)
+        #expect(runBench(options + ["\(unused)"]) == 69)
+        #expect(runBench(["--keys", "none"]) == 64)
+    }
 }
