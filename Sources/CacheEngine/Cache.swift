@@ -255,7 +255,7 @@ public final class Cache: Sendable {
                 let found = unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage)
                 var present: EntryBlock?
                 switch found {
-                case .absent: return isBlind ? .deleted : .notFound
+                case .absent: return .notFound
                 case .unknown where !isBlind || cas != nil: return .unresolved(.entryOnDisk)
                 case .unknown: break
                 case .resident(let block):
