@@ -154,13 +154,16 @@ final class DiskTier: Sendable {
 
     // MARK: Jobs of the reader threads
 
-    func enqueue(_ job: DiskJob) {
+    /// Hands a job to the reader threads; false if the tier is stopping.
+    @discardableResult
+    func enqueue(_ job: DiskJob) -> Bool {
         let isAccepted = jobs.withLock { queue in
             guard !queue.isStopping else { return false }
             queue.jobs.append(job)
             return true
         }
         if isAccepted { jobsReady.signal() }
+        return isAccepted
     }
 
     /// The next job; waits for one. nil when the tier is stopping and no job is left.
