@@ -66,7 +66,9 @@ extension Cache {
     }
 }
 
-/// A retrieval of many keys in progress. The blocking and the async form feed it completions; tokens are key numbers.
+/// A retrieval of many keys in progress.
+///
+/// The blocking and the async form feed it completions; tokens are key numbers.
 struct BatchRetrieval {
     private static let openMax = 64
 

@@ -19,7 +19,9 @@ private struct FoundRow: Sendable {
 extension Cache {
     // MARK: Blocking
 
-    /// What is known about the key's entry; nil if it is in neither tier. One disk lookup if it is not in memory.
+    /// What is known about the key's entry; nil if it is in neither tier.
+    ///
+    /// One disk lookup if it is not in memory.
     public func info(forKey key: some CacheKey) -> EntryInfo? {
         let key = key.keyBytes
         let (hash, sighting) = look(at: key)

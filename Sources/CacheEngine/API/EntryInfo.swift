@@ -2,7 +2,9 @@
 
 import Primitives
 
-/// An entry's metadata. Asking for it does not count as a use.
+/// An entry's metadata.
+///
+/// Asking for it does not count as a use.
 public struct EntryInfo: Sendable, Equatable {
     /// Where the value is.
     public enum Storage: String, Sendable, CaseIterable {
@@ -47,7 +49,9 @@ extension EntryInfo {
             timeToLive: block.deadline.timeLeft(at: now), storage: block.isStub ? .file : .memory)
     }
 
-    /// An entry on disk. `wall` is `now` in civil time.
+    /// An entry on disk.
+    ///
+    /// `wall` is `now` in civil time.
     init(
         key: [UInt8], _ metadata: EntryMetadata, extendedBytes: Int, deadline: Instant, now: Instant, wall: WallTime,
         isFile: Bool

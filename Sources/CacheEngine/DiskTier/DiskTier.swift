@@ -254,13 +254,20 @@ final class DiskTier: Sendable {
     }
 }
 
-/// Limits of the disk tier that may change while it runs.
-struct DiskLimits: Sendable {
-    var bytesMax: Int
-    var entriesMax: Int?
-    var ageMax: Int64?
-    var ageBase: AgeBase
-    var freeBytesMin: Int?
+/// Limits of the disk tier that may change while it runs; nil is unlimited.
+public struct DiskLimits: Sendable, Equatable {
+    /// Allocated bytes of the whole directory.
+    public var bytesMax: Int
+    /// Number of entries.
+    public var entriesMax: Int?
+    /// Entries older than this are trimmed, in milliseconds.
+    public var ageMax: Int64?
+    /// What `ageMax` counts from.
+    public var ageBase: AgeBase
+    /// Bytes to leave free on the file system; nil: no check.
+    public var freeBytesMin: Int?
+    /// Values up to this many bytes live in the index, larger ones in files.
+    public var inlineBytesMax: Int
 
     init(_ options: DiskOptions) {
         bytesMax = options.bytesMax
@@ -268,6 +275,7 @@ struct DiskLimits: Sendable {
         ageMax = options.ageMax
         ageBase = options.ageBase
         freeBytesMin = options.freeBytesMin
+        inlineBytesMax = options.inlineBytesMax
     }
 }
 
