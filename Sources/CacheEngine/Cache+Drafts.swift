@@ -89,7 +89,10 @@ extension Cache {
             let key = unsafe Span<UInt8>(_unsafeBytes: draft.block.key)
             startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
         case .valueFile:
-            if let splice = draft.splice { return disk.enqueue(.splice(splice.waking(waiter))) }
+            if let splice = draft.splice {
+                disk.enqueue(.splice(splice.waking(waiter)))
+                return
+            }
             if case .upload(_, let upload) = draft.body { return upload.whenFinished(waiter) }
             let block = draft.block
             let file = DraftFile(
@@ -138,7 +141,7 @@ extension Cache {
             started = flight
         }
         garbage.free()
-        if let stream { return disk.enqueue(.openStream(stream)) }
+        if let stream { disk.enqueue(.openStream(stream)) }
         guard let started else { return }
         let isRegistered = memory.shard(hash).withLock { $0.flights[hash] === started }
         if isRegistered {

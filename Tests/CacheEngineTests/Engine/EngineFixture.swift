@@ -8,7 +8,9 @@ import Testing
 
 @testable import CacheEngine
 
-/// A cache that can be closed, opened again, and recounted. One test's own.
+/// A cache that can be closed, opened again, and recounted.
+///
+/// One test's own.
 final class EngineFixture {
     let scratch: TempDirectory
     let clock: ManualClock
@@ -87,18 +89,6 @@ extension Cache {
         }
     }
 
-    /// Runs `body` on the writer's thread and waits for it.
-    func onWriter(_ body: @escaping @Sendable (DiskWriter) -> Void) {
-        let box = Mailbox()
-        let waiter = box.waiter()
-        if disk?.ask({ writer in
-            body(writer)
-            waiter.complete(.retry)
-        }) == true {
-            _ = box.next()
-        }
-    }
-
     /// Keys in memory from the least to the most recently used, of one shard.
     func keysOldestFirst(shard: Int = 0) -> [String] {
         memory.shards[shard].withLock { shard in
@@ -141,7 +131,9 @@ extension Cache {
         }
     }
 
-    /// Checks the disk tier's counters against its rows and files. Settle first.
+    /// Checks the disk tier's counters against its rows and files.
+    ///
+    /// Settle first.
     func checkDiskCounters(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) throws {
         guard let disk else { return }
         let location = disk.store.withLock { $0.location }
