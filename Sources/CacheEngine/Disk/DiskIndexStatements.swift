@@ -2,7 +2,9 @@
 
 import SQLite
 
-/// An open write connection with everything prepared on it. Statements go before the connection.
+/// An open write connection with everything prepared on it.
+///
+/// Statements go before the connection.
 final class DiskIndexStatements {
     let connection: Connection
     var insert: Statement

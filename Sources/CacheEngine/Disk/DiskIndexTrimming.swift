@@ -46,7 +46,9 @@ extension DiskIndex {
         try walk(after: rowID, limit: limit) { candidate, _ in candidate.valueBytes > bytes }
     }
 
-    /// The next `limit` rows after `rowID` with key and metadata. Damaged rows are left out.
+    /// The next `limit` rows after `rowID` with key and metadata.
+    ///
+    /// Damaged rows are left out.
     func scan(after rowID: Int64, limit: Int) throws(DiskError) -> ScanPage {
         let open = try ready("scan")
         return try DiskError.wrapping { () throws(SQLiteError) in

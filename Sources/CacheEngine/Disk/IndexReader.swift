@@ -16,7 +16,9 @@ enum IndexLookup: Sendable, Equatable {
     case damaged(generation: UInt64)
 }
 
-/// Names an index to open. Sendable: reader threads open their own connection with it.
+/// Names an index to open.
+///
+/// Sendable: reader threads open their own connection with it.
 struct IndexLocation: Sendable, Equatable {
     /// Absolute path of the database file.
     var path: String
@@ -67,7 +69,9 @@ final class IndexReader {
         }
     }
 
-    /// Closes the connection. Done by deinit, too.
+    /// Closes the connection.
+    ///
+    /// Done by deinit, too.
     func close() { open = nil }
 
     /// Runs `body`, in which all lookups see the commits up to now and none of later ones.
@@ -142,7 +146,9 @@ final class IndexReader {
         return isIntact ? .found : .damaged(generation: metadata.generation)
     }
 
-    /// The next `limit` rows after `rowID` with key and metadata. Damaged rows are left out.
+    /// The next `limit` rows after `rowID` with key and metadata.
+    ///
+    /// Damaged rows are left out.
     func scan(after rowID: Int64, limit: Int) throws(DiskError) -> ScanPage {
         guard let open else {
             throw DiskError(kind: .other, operation: "scan entries", code: 0, message: "the index is closed")

@@ -124,7 +124,9 @@ import Testing
 
     @Test func aValueBelongsToItsKeyAndGeneration() {
         let value = Array("value".utf8)
-        let seeds = [("a", UInt64(1)), ("b", 1), ("a", 2)].map { EntrySum.seed(key: Array($0.utf8).span, generation: $1) }
+        let seeds = [("a", UInt64(1)), ("b", 1), ("a", 2)].map {
+            EntrySum.seed(key: Array($0.utf8).span, generation: $1)
+        }
         #expect(Set(seeds.map { EntrySum.value(value.span, seed: $0) }).count == 3)
     }
 }
