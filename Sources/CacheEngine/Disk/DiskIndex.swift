@@ -123,7 +123,12 @@ final class DiskIndex {
     /// Like `ready`, for what may happen only inside a transaction.
     func writing(_ operation: String) throws(DiskError) -> DiskIndexStatements {
         invariant(isInTransaction, "a change outside a transaction")
-        return try ready(operation)
+        let open = try ready(operation)
+        // SQLite itself ends a transaction when it meets some errors; a change now would be a commit of its own.
+        guard open.connection.isInTransaction else {
+            throw DiskError(kind: .other, operation: operation, code: 0, message: "the transaction was rolled back")
+        }
+        return open
     }
 
     // MARK: the meta row

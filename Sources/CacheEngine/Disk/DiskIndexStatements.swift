@@ -59,7 +59,7 @@ final class DiskIndexStatements {
             "SELECT \(Schema.candidateColumns), written FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1",
             name: "walk entries")
         scan = try connection.prepare(
-            "SELECT \(Schema.entryColumns), hash FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+            "SELECT \(Schema.entryColumns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
         hasFile = try connection.prepare(
             "SELECT 1 FROM entry WHERE generation = ?1 AND fileBytes > 0", name: "find value file")
         fileGenerations = try connection.prepare(

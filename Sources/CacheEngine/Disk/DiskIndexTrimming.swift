@@ -138,7 +138,7 @@ extension Statement {
             guard let key else { continue }
             page.entries.append(
                 ScannedEntry(
-                    rowID: columns.rowID, hash: bits(at: 14), key: key, metadata: columns.metadata,
+                    rowID: columns.rowID, hash: columns.hash, key: key, metadata: columns.metadata,
                     fileBytes: columns.fileBytes))
         }
         return page

@@ -17,7 +17,7 @@ extension DiskIndex {
         var metadata = metadata
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
         metadata.valueSum = EntrySum.value(value, seed: seed)
-        let sum = EntrySum.row(metadata, fileBytes: 0, extended: extended, seed: seed)
+        let sum = EntrySum.row(hash: hash, metadata, fileBytes: 0, extended: extended, seed: seed)
         do throws(SQLiteError) {
             let replaced = try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: nil)
             bindEntry(&open.insert, hash, metadata, fileBytes: 0, sum: sum)
@@ -40,7 +40,7 @@ extension DiskIndex {
         invariant(fileBytes > 0, "a value file of \(fileBytes) bytes")
         let open = try writing("put")
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
-        let sum = EntrySum.row(metadata, fileBytes: fileBytes, extended: extended, seed: seed)
+        let sum = EntrySum.row(hash: hash, metadata, fileBytes: fileBytes, extended: extended, seed: seed)
         do throws(SQLiteError) {
             let replaced = try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: nil)
             bindEntry(&open.insert, hash, metadata, fileBytes: fileBytes, sum: sum)
@@ -142,7 +142,7 @@ extension DiskIndex {
             metadata.marks = marks
             metadata.cas = cas
             let seed = EntrySum.seed(key: key, generation: metadata.generation)
-            let sum = EntrySum.row(metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
+            let sum = EntrySum.row(hash: hash, metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
             return (columns.rowID, sum)
         }
     }

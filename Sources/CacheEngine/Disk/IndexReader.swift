@@ -43,7 +43,7 @@ final class IndexReader {
             find = try connection.prepare(
                 "SELECT \(columns), value FROM entry WHERE hash = ?1", name: "read entry")
             scan = try connection.prepare(
-                "SELECT \(columns), hash FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+                "SELECT \(columns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
             hashes = try connection.prepare(
                 "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
             begin = try connection.prepare("BEGIN", name: "begin snapshot")
@@ -126,15 +126,17 @@ final class IndexReader {
         let metadata = columns.metadata
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
         let isIntact = row.withBlob(at: 12) { extended in
-            guard EntrySum.row(metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed) == columns.sum
+            guard columns.hash == hash,
+                EntrySum.row(hash: hash, metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
+                    == columns.sum
             else { return false }
             let isFile = columns.fileBytes > 0
-            guard row.storageClass(at: 14) == (isFile ? .null : .blob) else { return false }
+            guard row.storageClass(at: 15) == (isFile ? .null : .blob) else { return false }
             if isFile {
                 unsafe extended.withUnsafeBytes { unsafe body(metadata, $0, nil) }
                 return true
             }
-            return row.withBlob(at: 14) { value in
+            return row.withBlob(at: 15) { value in
                 guard value.count == metadata.valueBytes, EntrySum.value(value, seed: seed) == metadata.valueSum
                 else { return false }
                 unsafe extended.withUnsafeBytes { extended in

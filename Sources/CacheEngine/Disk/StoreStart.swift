@@ -45,7 +45,8 @@ extension StoreDirectory {
         let found = content.flatMap { StoreAnchor.newest(in: $0) }
         let hasStore = try root.status(Self.storeName) != nil
         let verdict = judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID)
-        let epoch = try nextEpoch(after: found, isFirst: verdict == .fresh)
+        let isFirst = content == nil && !hadFormat && !hasStore
+        let epoch = try nextEpoch(after: found, isFirst: isFirst)
 
         switch verdict {
         case .resumed: break

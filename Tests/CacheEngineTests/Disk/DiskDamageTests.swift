@@ -178,6 +178,15 @@ private struct DamageFixture {
         #expect(try fixture.reader().entry("kez", hash: hashOf("key")).lookup != .found)
     }
 
+    @Test func aRowUnderAnotherHashIsDamaged() throws {
+        let fixture = try DiskFixture()
+        var generation: UInt64 = 0
+        try fixture.transaction { generation = try fixture.put("key", [1]).metadata.generation }
+        try fixture.index.open?.connection.execute("UPDATE entry SET hash = 7")
+        #expect(try fixture.reader().entry("key", hash: 7).lookup == .damaged(generation: generation))
+        #expect(try fixture.reader().entry("key").lookup == .absent)
+    }
+
     /// A value moved from one row to another one of the same length.
     @Test func swappedValuesAreDamaged() throws {
         let fixture = try DiskFixture()

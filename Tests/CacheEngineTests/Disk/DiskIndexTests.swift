@@ -279,6 +279,20 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
         #expect(try fixture.index.recount() == fixture.index.totals)
     }
 
+    /// SQLite ends a transaction by itself after some errors; what comes next must not be committed on its own.
+    @Test func aTransactionThatSQLiteEndedTakesNoMoreChanges() throws {
+        let fixture = try DiskFixture()
+        try fixture.index.begin()
+        try fixture.put("one", [1])
+        try fixture.index.open?.connection.execute("ROLLBACK")
+        #expect(diskError { try fixture.put("two", [2]) }?.message == "the transaction was rolled back")
+        #expect(diskError { try fixture.index.setAccessed(hash: 1, .never) }?.kind == .other)
+        fixture.index.rollback()
+        try fixture.transaction { try fixture.put("three", [3]) }
+        #expect(try fixture.index.recount().entries == 1)
+        #expect(fixture.index.totals.entries == 1)
+    }
+
     @Test func aReadSeesTheLastCommitOnly() throws {
         let fixture = try DiskFixture()
         let reader = try fixture.reader()
