@@ -208,9 +208,7 @@ class Checker:
             return
         if any(same(final, observed) for final in finals):
             if len(finals) > 1:
-                answered = outcomes(
-                    self.known[key], [op for op in history if op.returned != math.inf], self.may_vanish
-                )
+                answered = outcomes(self.known[key], [op for op in history if op.returned != math.inf], self.may_vanish)
                 self.counts["in flight and applied"] += not any(same(final, observed) for final in answered)
             return
         history.sort(key=lambda operation: operation.called)
