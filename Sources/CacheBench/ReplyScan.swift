@@ -5,7 +5,7 @@ import Glibc
 
 /// What stands at the front of the received bytes.
 enum ReplyScan: Equatable {
-    /// Not all of it has come; so many bytes are needed in all, as far as is known.
+    /// Not all of it has come; `wanted` bytes are needed at the very least, so that waiting for them cannot hang.
     case incomplete(wanted: Int)
     /// `END`: the key is not there.
     case miss
@@ -43,7 +43,9 @@ enum ReplyScan: Equatable {
             return unsafe value(bytes, count, headCount)
         }
         if count >= missBytes, unsafe memcmp(bytes, "END\r\n", missBytes) == 0 { return .miss }
-        if count <= headCount, unsafe memcmp(bytes, head, count) == 0 { return .incomplete(wanted: headCount + 8) }
+        if count > 0, count <= headCount, unsafe memcmp(bytes, head, count) == 0 {
+            return .incomplete(wanted: headCount + 8)
+        }
         return unsafe line(bytes, count)
     }
 
@@ -83,7 +85,7 @@ enum ReplyScan: Equatable {
         let text = unsafe UnsafeBufferPointer(start: bytes, count: min(count, lineBytesMax))
         guard let end = unsafe text.firstIndex(of: 10) else {
             let begins = known.contains { name in unsafe name.utf8.starts(with: text.prefix(name.utf8.count)) }
-            return begins && count < lineBytesMax ? .incomplete(wanted: count + 8) : .malformed
+            return begins && count < lineBytesMax ? .incomplete(wanted: count + 1) : .malformed
         }
         let word = unsafe String(decoding: text[..<end].prefix { $0 != 32 && $0 != 13 }, as: UTF8.self)
         return known.dropFirst(2).contains(word) ? .refused(length: end + 1) : .malformed

@@ -216,8 +216,8 @@ struct StatsReport: Sendable {
         let now = service.cache.clock.now()
         for (fd, card) in service.connectionCards {
             // A connection that closes just now leaves an unknown address.
-            reply.appendStatistic("\(fd):addr", "\(PeerAddress(fd))")
-            reply.appendStatistic("\(fd):listen_addr", "\(PeerAddress.local(fd))")
+            reply.appendStatistic("\(fd):addr", PeerAddress(fd).statistic)
+            reply.appendStatistic("\(fd):listen_addr", PeerAddress.local(fd).statistic)
             reply.appendStatistic("\(fd):state", "conn_read")
             let seconds = (now.milliseconds - card.lastActivity.milliseconds) / 1000
             reply.appendStatistic("\(fd):secs_since_last_cmd", String(max(0, seconds)))

@@ -11,6 +11,7 @@ extension Cache {
     func splice(
         _ draft: inout EntryDraft, isAppend: Bool, now: Instant, flight: Flight?
     ) -> StoreOutcome {
+        if draft.waitsForUpload { return .unresolved(.valueFile) }
         let hash = draft.hash
         let guarded = memory.shard(hash)
         var garbage = Garbage()
@@ -27,7 +28,7 @@ extension Cache {
                 if let cas = draft.terms.compare, cas != present.cas { return .exists }
                 let total = present.valueBytes + draft.valueBytes
                 if total > options.entryBytesMax { return .notStored }
-                let staysSmall = !present.isStub && total <= memory.valueBytesMax
+                let staysSmall = !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax
                 if staysSmall, total <= (writableDisk?.inlineBytesMax ?? .max) {
                     return joinInMemory(&draft, present, isAppend, &shard, now: now, garbage: &garbage)
                 }
@@ -72,16 +73,41 @@ extension Cache {
             }
             return .unresolved(.valueFile)
         }
+        guard let addition = draft.addition else { return .noRoom }
         let total = present.valueBytes + draft.valueBytes
         let file = DraftFile(
             generation: generations.next(), hash: draft.hash, key: unsafe Array(present.key), block: nil,
             baseCAS: present.cas, disk: disk)
-        draft.renewSplice(SpliceRequest(
-            file: file, base: PinnedEntry(pinning: present, shard: guarded),
-            baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
-            addition: unsafe Array(draft.block.value), isAppend: isAppend,
-            keepsValue: total <= memory.valueBytesMax))
+        draft.renewSplice(
+            SpliceRequest(
+                file: file, base: PinnedEntry(pinning: present, shard: guarded),
+                baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
+                addition: addition, isAppend: isAppend,
+                keepsValue: !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax))
         return .unresolved(.valueFile)
+    }
+}
+
+/// What is joined to a stored value: bytes, or, of an addition that is too large for memory, the file that it was
+/// uploaded to.
+enum Addition: Sendable {
+    case bytes([UInt8])
+    case upload(DraftFile, EntryMetadata)
+}
+
+extension EntryDraft {
+    /// Whether the value is still streaming to its file.
+    fileprivate var waitsForUpload: Bool { isStreamed && waitsForFile(nil) }
+
+    /// The draft's value as what is to be joined; nil if it could not be uploaded.
+    fileprivate var addition: Addition? {
+        guard isStreamed else { return unsafe .bytes(Array(block.value)) }
+        guard let file, let finished = file.finished else { return nil }
+        let metadata = EntryMetadata(
+            generation: file.generation, cas: 0, flags: 0, marks: [], deadline: .never,
+            written: WallTime(milliseconds: 0), accessed: WallTime(milliseconds: 0), valueBytes: finished.valueBytes,
+            valueSum: finished.valueSum)
+        return .upload(file, metadata)
     }
 }
 
@@ -90,13 +116,13 @@ final class SpliceRequest: Sendable {
     let file: DraftFile
     private let base: PinnedEntry
     private let baseMetadata: EntryMetadata?
-    private let addition: [UInt8]
+    private let addition: Addition
     private let isAppend: Bool
     private let keepsValue: Bool
     private let waiter: Guarded<Waiter?> = Guarded(nil, rank: .leaf)
 
     init(
-        file: DraftFile, base: PinnedEntry, baseMetadata: EntryMetadata?, addition: [UInt8], isAppend: Bool,
+        file: DraftFile, base: PinnedEntry, baseMetadata: EntryMetadata?, addition: Addition, isAppend: Bool,
         keepsValue: Bool
     ) {
         self.file = file
@@ -116,9 +142,9 @@ final class SpliceRequest: Sendable {
     func run(_ reader: DiskReader, _ disk: DiskTier) {
         do throws(ValueFileError) {
             var writer = try disk.createFile(file)
-            if !isAppend { try appendAddition(to: &writer) }
+            if !isAppend { try appendAddition(to: &writer, reader) }
             try appendBase(to: &writer, reader)
-            if isAppend { try appendAddition(to: &writer) }
+            if isAppend { try appendAddition(to: &writer, reader) }
             let finished = try writer.finish(sync: disk.syncsFiles)
             let block = joinedBlock(finished)
             file.state.withLock { $0.block = block }
@@ -131,28 +157,42 @@ final class SpliceRequest: Sendable {
         waiter?.complete(.retry)
     }
 
-    /// The joined entry: with its value, or as a stub if it is too large for memory.
+    /// The joined entry: with its value, or as a stub if it is too large for memory, or was made from a stub.
     private func joinedBlock(_ finished: FinishedValueFile) -> EntryBlock? {
         if !keepsValue {
             return base.block.copyAsStub(
                 valueBytes: finished.valueBytes,
                 file: FileReference(generation: file.generation, sum: finished.valueSum))
         }
-        let block = base.block.copy(valueBytes: finished.valueBytes)
-        unsafe addition.withUnsafeBytes { unsafe block?.join(base.value, $0, isAppend: isAppend) }
+        guard case .bytes(let bytes) = addition, let block = base.block.copy(valueBytes: finished.valueBytes) else {
+            return nil
+        }
+        unsafe bytes.withUnsafeBytes { unsafe block.join(base.value, $0, isAppend: isAppend) }
         return block
     }
 
-    private func appendAddition(to writer: inout ValueFileWriter) throws(ValueFileError) {
-        let addition = addition
-        let bytes = addition.span
-        try unsafe bytes.withUnsafeBytes { bytes throws(ValueFileError) in try unsafe writer.append(bytes) }
+    private func appendAddition(
+        to writer: inout ValueFileWriter, _ reader: DiskReader
+    ) throws(ValueFileError) {
+        switch addition {
+        case .bytes(let bytes):
+            let span = bytes.span
+            try unsafe span.withUnsafeBytes { bytes throws(ValueFileError) in try unsafe writer.append(bytes) }
+        case .upload(_, let metadata): try appendFile(metadata, to: &writer, reader)
+        }
     }
 
     private func appendBase(
         to writer: inout ValueFileWriter, _ reader: DiskReader
     ) throws(ValueFileError) {
         guard let metadata = baseMetadata else { return try unsafe writer.append(base.value) }
+        try appendFile(metadata, to: &writer, reader)
+    }
+
+    /// Appends the value in the file of `metadata`, chunk by chunk.
+    private func appendFile(
+        _ metadata: EntryMetadata, to writer: inout ValueFileWriter, _ reader: DiskReader
+    ) throws(ValueFileError) {
         let key = file.key
         let source = try reader.files.open(key: key.span, expecting: metadata)
         try source.verify()

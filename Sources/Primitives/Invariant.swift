@@ -3,13 +3,19 @@
 /// Traps when `condition` is false, in release builds too: going on would corrupt or serve wrong data.
 @inlinable
 @inline(__always)
-public func invariant(_ condition: @autoclosure () -> Bool, _ message: @autoclosure () -> String = "") {
-    precondition(condition(), message())
+public func invariant(
+    _ condition: @autoclosure () -> Bool, _ message: @autoclosure () -> String = "", file: StaticString = #fileID,
+    line: UInt = #line
+) {
+    precondition(condition(), message(), file: file, line: line)
 }
 
 /// Like `invariant`, for checks too costly for production: debug builds only.
 @inlinable
 @inline(__always)
-public func expensiveInvariant(_ condition: @autoclosure () -> Bool, _ message: @autoclosure () -> String = "") {
-    assert(condition(), message())
+public func expensiveInvariant(
+    _ condition: @autoclosure () -> Bool, _ message: @autoclosure () -> String = "", file: StaticString = #fileID,
+    line: UInt = #line
+) {
+    assert(condition(), message(), file: file, line: line)
 }

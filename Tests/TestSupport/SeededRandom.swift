@@ -28,7 +28,9 @@ public struct SeededRandom: RandomNumberGenerator {
         bytes.reserveCapacity(count + 8)
         while bytes.count < count {
             let word = next()
-            for shift in stride(from: 0, to: 64, by: 8) { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift))) }
+            for shift in stride(from: 0, to: 64, by: 8) {
+                bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift)))
+            }
         }
         bytes.removeLast(bytes.count - count)
         return bytes

@@ -21,12 +21,15 @@ extension Session {
         var tally = RetrievalTally()
         var keys = unsafe KeyIterator(input, retrieval.keys)
         while let range = keys.next() {
-            if tally.keys > 0 || isResumed, let stall = stallBeforeNext(turn) {
-                tally.count(turn.counters, isTouch: touch != nil)
-                return pause(retrieval, lineBytes: lineBytes, before: range.start, stall)
+            // The first key of a line is paid for and admitted with its request.
+            if tally.keys > 0 || isResumed {
+                if let stall = stallBeforeNext(turn) {
+                    tally.count(turn.counters, isTouch: touch != nil)
+                    return pause(retrieval, lineBytes: lineBytes, before: range.start, stall)
+                }
+                turn.requestsLeft &-= 1
             }
-            tally.keys += 1
-            turn.requestsLeft &-= 1
+            tally.keys &+= 1
             let key = unsafe input[range]
             switch unsafe lookUp(key, touch: touch, includesCAS: retrieval.includesCAS, &turn) {
             case .hit: tally.hits += 1

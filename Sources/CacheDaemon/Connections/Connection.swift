@@ -94,6 +94,7 @@ final class Connection {
 
     /// The daemon stops: executes what has come whole, then closes.
     func drain() {
+        if isLingering { return discardInput() }
         if wantsInput { run(canRead: true) }
         isInputOver = true
         run(canRead: false)
@@ -267,7 +268,9 @@ final class Connection {
     private func discardInput() {
         let memory = unsafe worker.readMemory
         let count = unsafe recv(fd, memory.baseAddress, memory.count, 0)
-        if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) { close() }
+        if count > 0 { return }
+        // A stopping daemon waits only for clients that were just sending.
+        if count == 0 || (errno != EAGAIN && errno != EINTR) || worker.isDraining { close() }
     }
 
     private func logFatal() {

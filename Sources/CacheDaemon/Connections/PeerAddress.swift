@@ -41,6 +41,12 @@ struct PeerAddress: CustomStringConvertible {
         String(decoding: bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
+    /// The address as `stats conns` has it: `tcp:host:port`, `tcp6:[host]:port` or `unix`.
+    var statistic: String {
+        if port.isEmpty { return host }
+        return host.contains(":") ? "tcp6:\(self)" : "tcp:\(self)"
+    }
+
     /// The port, or nil for what has none.
     var portNumber: Int? { Int(port) }
 

@@ -60,7 +60,7 @@ final class Worker {
     private var wakeWatch: Watch?
     private var sweep: Timer?
     private var drainTimer: Timer?
-    private var isDraining = false
+    private(set) var isDraining = false
     private var isStopping = false
 
     /// What sessions work with; lent to one connection at a time.

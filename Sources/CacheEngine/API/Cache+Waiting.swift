@@ -101,7 +101,8 @@ extension Cache {
             throw .extendedTooLong(bytes: attributes.extended.count)
         }
         return makeDraft(
-            key: key, valueBytes: valueBytes, flags: attributes.flags, deadline: now.advanced(by: attributes.timeToLive),
+            key: key, valueBytes: valueBytes, flags: attributes.flags,
+            deadline: now.advanced(by: attributes.timeToLive),
             extended: attributes.extended.span)
     }
 

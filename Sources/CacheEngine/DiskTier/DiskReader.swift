@@ -165,6 +165,7 @@ final class DiskReader {
     // MARK: Large values
 
     private func openStream(_ request: StreamRequest) {
+        if request.metadata.valueBytes <= memory.valueBytesMax { return fillStub(request) }
         do {
             let reader = try files.open(key: request.key.span, expecting: request.metadata)
             try reader.verify()
@@ -174,11 +175,41 @@ final class DiskReader {
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))
         } catch {
-            let isCurrent = memory.dropStub(request)
-            if isCurrent { disk.reportDamage(hash: request.hash, generation: request.metadata.generation) }
-            // A stub that is no longer current was replaced meanwhile: the next try sees what is there now.
-            request.waiter.complete(isCurrent ? .absent : .retry)
+            giveUp(request)
         }
+    }
+
+    /// A stub that cannot be read. One that is no longer current was replaced meanwhile: the next try sees what is there.
+    private func giveUp(_ request: StreamRequest) {
+        let isCurrent = memory.dropStub(request)
+        if isCurrent { disk.reportDamage(hash: request.hash, generation: request.metadata.generation) }
+        request.waiter.complete(isCurrent ? .absent : .retry)
+    }
+
+    /// Puts the value in place of a stub that was made from the journal, without a look at the file.
+    private func fillStub(_ request: StreamRequest) {
+        guard let block = loadFile(request.hash, request.key, request.metadata, request.extended) else {
+            return giveUp(request)
+        }
+        let guarded = memory.shard(request.hash)
+        let now = memory.clock.now()
+        var garbage = Garbage()
+        let outcome = guarded.withLock { shard -> CompletionOutcome in
+            let found = unsafe request.key.withUnsafeBytes { unsafe shard.table.find(request.hash, $0) }
+            guard let stub = found, stub.isStub, stub.file.generation == request.metadata.generation else {
+                garbage.add(block)
+                return .retry
+            }
+            block.takeMetadata(of: stub)
+            shard.unlink(stub, into: &garbage)
+            shard.link(block)
+            shard.counters.diskHits += 1
+            shard.counters.promotions += 1
+            shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
+            return .entry(PinnedEntry(pinning: block, shard: guarded))
+        }
+        garbage.free()
+        request.waiter.complete(outcome)
     }
 
     private func writeValue(_ file: DraftFile, _ waiter: Waiter) {

@@ -51,7 +51,8 @@ final class DiskTier: Sendable {
     }
 
     private struct JobQueue {
-        var jobs: [DiskJob] = []
+        /// Taken jobs are nil: the queue must not be the last to let go of one, because that takes other locks.
+        var jobs: [DiskJob?] = []
         var next = 0
         var isStopping = false
     }
@@ -168,7 +169,7 @@ final class DiskTier: Sendable {
         jobsReady.wait()
         return jobs.withLock { queue in
             guard queue.next < queue.jobs.count else { return nil }
-            let job = queue.jobs[queue.next]
+            let job = queue.jobs[queue.next].take()
             queue.next += 1
             if queue.next > 1024 || queue.next == queue.jobs.count {
                 queue.jobs.removeFirst(queue.next)

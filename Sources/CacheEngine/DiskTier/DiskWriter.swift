@@ -173,7 +173,11 @@ final class DiskWriter {
             disk.counters.add(to: .writeErrors)
         }
         for hash in batch.hashes {
-            memory.shard(hash).withLock { $0.pending.remove(hash, upTo: batch.sequence) }
+            memory.shard(hash).withLock { shard in
+                // A lookup under way may have read the row before the touch, and would not find the touch any more.
+                if shard.pending.find(hash)?.kind == .touch { shard.flights[hash] = nil }
+                shard.pending.remove(hash, upTo: batch.sequence)
+            }
         }
         disk.journal.advance(to: batch.end, sequence: batch.sequence)
     }

@@ -133,6 +133,17 @@ extension EntryBlock {
         unsafe UnsafeMutableRawBufferPointer(rebasing: target[first.count...]).copyMemory(from: second)
     }
 
+    /// Takes over what may have changed about an entry while its value was read.
+    func takeMetadata(of stub: EntryBlock) {
+        cas = stub.cas
+        flags = stub.flags
+        deadline = stub.deadline
+        marks = stub.marks.subtracting([.stub, .unlinked])
+        accessed = stub.accessed
+        knownAccess = stub.knownAccess
+        written = stub.written
+    }
+
     /// The entry is written now.
     func stamp(_ now: Instant) {
         written = now.bootSeconds

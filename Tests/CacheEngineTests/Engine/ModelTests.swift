@@ -49,6 +49,8 @@ private struct ModelRun {
     var step = 0
     var keys = 400
     var reopens = true
+    /// What was done to each key lately, for the message of a failure.
+    var history: [String: [String]] = [:]
 
     var cache: Cache { fixture.cache }
     var now: Instant { fixture.clock.now() }
@@ -84,7 +86,16 @@ private struct ModelRun {
     }
 
     func demand(_ condition: Bool, _ message: @autoclosure () -> String) throws {
-        if !condition { throw Mismatch(description: "seed \(seed), operation \(step): \(message())") }
+        if condition { return }
+        let message = message()
+        let key = message.split(separator: " ").first { $0.hasPrefix("key-") }.map { String($0.prefix { $0 != ":" }) }
+        let past = key.flatMap { history[$0] }?.suffix(12).joined(separator: "; ") ?? ""
+        throw Mismatch(description: "seed \(seed), operation \(step), \(now): \(message). Before: \(past)")
+    }
+
+    /// Remembers an operation for the message of a failure.
+    mutating func note(_ key: String, _ operation: String) {
+        history[key, default: []].append("\(step) \(operation)")
     }
 
     mutating func run(_ operations: Int) throws {
@@ -113,7 +124,7 @@ private struct ModelRun {
         case 990..<993: fixture.clock.advance(milliseconds: Int64(random.below(30_000)))
         case 993..<995: try reopen()
         case 995..<996: try flush()
-        default: if cache.disk != nil { fixture.dropMemory() }
+        default: if cache.disk != nil { dropMemory() }
         }
     }
 
@@ -121,13 +132,15 @@ private struct ModelRun {
 
     mutating func get(_ key: String) throws {
         let expected = model.live(key, now: now)
+        note(key, "get, \(expected?.value.count ?? -1)")
         let found = cache.entry(forKey: key)
         try match(key, found, expected)
     }
 
     func match(_ key: String, _ found: CachedEntry?, _ expected: ModelEntry?) throws {
         guard let expected else {
-            return try demand(found == nil, "\(key) came back: \(found?.value.count ?? 0) bytes, cas \(found?.cas ?? 0)")
+            return try demand(
+                found == nil, "\(key) came back: \(found?.value.count ?? 0) bytes, cas \(found?.cas ?? 0)")
         }
         guard let found else { return try demand(false, "\(key) is missing: \(expected.value.count) bytes") }
         try demand(found.value == expected.value, "\(key): value differs")
@@ -145,7 +158,8 @@ private struct ModelRun {
         let extended = random.isOne(in: 10) ? random.bytes(random.below(50)) : []
         return (
             ModelEntry(
-                value: value(), flags: UInt32(truncatingIfNeeded: random.next()), deadline: now.advanced(by: ttl), cas: 0,
+                value: value(), flags: UInt32(truncatingIfNeeded: random.next()), deadline: now.advanced(by: ttl),
+                cas: 0,
                 extended: extended), ttl
         )
     }
@@ -154,6 +168,7 @@ private struct ModelRun {
         var (entry, ttl) = entry()
         entry.cas = try cache.set(
             entry.value, forKey: key, timeToLive: ttl, flags: entry.flags, extended: entry.extended)
+        note(key, "set \(entry.value.count) cas \(entry.cas) until \(entry.deadline.milliseconds)")
         model.entries[key] = entry
     }
 
@@ -162,6 +177,7 @@ private struct ModelRun {
         let present = model.live(key, now: now)
         let id = try cache.add(entry.value, forKey: key, timeToLive: ttl, flags: entry.flags, extended: entry.extended)
         try demand((id == nil) == (present != nil), "add \(key): \(String(describing: id))")
+        note(key, "add \(entry.value.count) \(id ?? 0) until \(entry.deadline.milliseconds)")
         guard let id else { return }
         entry.cas = id
         model.entries[key] = entry
@@ -173,6 +189,7 @@ private struct ModelRun {
         let id = try cache.replace(
             entry.value, forKey: key, timeToLive: ttl, flags: entry.flags, extended: entry.extended)
         try demand((id != nil) == (present != nil), "replace \(key): \(String(describing: id))")
+        note(key, "replace \(entry.value.count) \(id ?? 0) until \(entry.deadline.milliseconds)")
         guard let id else { return }
         entry.cas = id
         model.entries[key] = entry
@@ -188,6 +205,7 @@ private struct ModelRun {
             isAppend
             ? try cache.append(addition, toValueForKey: key) : try cache.prepend(addition, toValueForKey: key)
         try demand((id != nil) == (present != nil), "append/prepend \(key): \(String(describing: id))")
+        note(key, "\(isAppend ? "append" : "prepend") \(addition.count) cas \(id ?? 0)")
         guard let id else { return }
         let before = present?.value ?? []
         present?.value = isAppend ? before + addition : addition + before
@@ -202,6 +220,7 @@ private struct ModelRun {
         let cas = isRight ? present?.cas ?? 5 : 5
         let outcome = try cache.compareAndSet(
             entry.value, forKey: key, cas: cas, timeToLive: ttl, flags: entry.flags, extended: entry.extended)
+        note(key, "compare \(entry.value.count) \(outcome) until \(entry.deadline.milliseconds)")
         switch outcome {
         case .absent: try demand(present == nil, "cas \(key): absent")
         case .changed: try demand(present != nil && !isRight, "cas \(key): changed")
@@ -216,6 +235,7 @@ private struct ModelRun {
         var present = model.live(key, now: now)
         let amount = UInt64(random.below(1000))
         let isIncrement = random.isOne(in: 2)
+        note(key, "\(isIncrement ? "increment" : "decrement") \(amount)")
         let number = present.flatMap { entry in entry.value.withUnsafeBytes { DecimalValue.parse($0) } }
         do {
             let result =
@@ -238,6 +258,7 @@ private struct ModelRun {
     mutating func touch(_ key: String) throws {
         let ttl = ttl()
         let present = model.live(key, now: now)
+        note(key, "touch until \(now.advanced(by: ttl).milliseconds)")
         let isTouched = cache.touch(key, timeToLive: ttl)
         try demand(isTouched == (present != nil), "touch \(key): \(isTouched)")
         let deadline = now.advanced(by: ttl)
@@ -247,6 +268,7 @@ private struct ModelRun {
     mutating func getAndTouch(_ key: String) throws {
         let ttl = ttl()
         _ = model.live(key, now: now)
+        note(key, "get and touch until \(now.advanced(by: ttl).milliseconds)")
         let deadline = now.advanced(by: ttl)
         model.entries[key]?.deadline = deadline
         try match(key, cache.entry(forKey: key, newTimeToLive: ttl), model.entries[key])
@@ -255,11 +277,18 @@ private struct ModelRun {
     mutating func remove(_ key: String) throws {
         let present = model.live(key, now: now)
         let isRemoved = cache.remove(key)
+        note(key, "remove \(isRemoved)")
         try demand(isRemoved == (present != nil), "remove \(key): \(isRemoved)")
         model.entries[key] = nil
     }
 
+    mutating func dropMemory() {
+        for key in history.keys { note(key, "drop memory") }
+        fixture.dropMemory()
+    }
+
     mutating func flush() throws {
+        for key in history.keys { note(key, "flush") }
         if random.isOne(in: 2) {
             cache.flushAll(now: now)
             model.entries = [:]
@@ -272,6 +301,7 @@ private struct ModelRun {
     }
 
     mutating func reopen() throws {
+        for key in history.keys { note(key, "reopen at \(now.milliseconds)") }
         guard reopens else { return fixture.settle() }
         try recount()
         try fixture.reopen()
