@@ -36,7 +36,8 @@ def run(context):
         connection_limit(context)
     with report.case("the meta commands are there"):
         with context.target() as server, server.connect() as connection:
-            expect(connection.command(b"mn"), b"MN", "answer to mn")
+            for line, answer in ((b"mn", b"MN"), (b"mg absent", b"EN"), (b"md absent", b"NF"), (b"me absent", b"EN")):
+                expect(connection.command(line), answer, f"answer to {line.decode()}")
     if context.options.against != "ours" or context.options.server:
         return
     with report.case("stats has the names of both tiers"):
