@@ -20,7 +20,7 @@ WORKERS = 4
 READ_BATCH = 40
 CLEAN_STOP_ODDS = 0.08
 START_KILL_ODDS = 0.08
-HISTORY_SHOWN = 12
+HISTORY_SHOWN = 30
 # Less than the keys of `ROOMY` hold, so that trimming never stops.
 SMALL_DISK = "16MiB"
 ROOMY = {"small": 24, "large": 60, "counters": 2, "shared": 6}

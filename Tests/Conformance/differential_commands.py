@@ -102,7 +102,9 @@ class Generator:
         if draw < 0.75:
             return self.rng.choice(TEXTS)
         length = self.rng.choice(LENGTHS)
-        return bytes([self.rng.randrange(33, 127)]) * length
+        # A number of many thousand digits is no number to us, and one to memcached while it fits in a chunk.
+        lowest = 33 if length <= 1000 else 58
+        return bytes([self.rng.randrange(lowest, 127)]) * length
 
     def quiet(self):
         return b" noreply" if self.rng.random() < 0.12 else b""
