@@ -54,7 +54,7 @@ public final class Cache: Sendable {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
         if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
-        return .unknown
+        return shard.mayBeOnDisk(hash) ? .unknown : .absent
     }
 
     /// What the key's write in the journal says, the entry having left memory before it reached the index.

@@ -38,6 +38,7 @@ final class DiskTrimmer {
             try giveSpaceBack(index, writer)
         } catch {
             index.rollback()
+            writer.filters.drop()
             writer.disk.counters.add(to: .writeErrors)
             if error.kind == .corrupt { writer.degrade("\(error)") }
         }
@@ -52,6 +53,7 @@ final class DiskTrimmer {
             try delete(victims, index, writer, countAs: .evictions)
         } catch {
             index.rollback()
+            writer.filters.drop()
         }
     }
 
@@ -167,11 +169,14 @@ final class DiskTrimmer {
         _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
     ) throws(DiskError) {
         var files: [UInt64] = []
+        var changes = RowChanges()
         for victim in victims {
             let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation)
+            changes.delete(victim.hash, old)
             if let old, old.fileBytes > 0 { files.append(old.generation) }
         }
         try index.commit()
+        writer.filters.apply(changes)
         writer.removeFiles(files)
         if let counter { writer.disk.counters.add(victims.count, to: counter) }
     }
