@@ -77,8 +77,8 @@ class Accident(Exception):
     """memcached did what depends on chance. The states differ from here on, so the round ends.
 
     stray sign: it refused to count a number of 2^63 or more, because its check for a minus sign reads on behind the
-    value. long number: a number with a long tail of white space and text is one to memcached, and to us none over 16 KiB.
-    padding: it did not pad a counted number, because one of its threads held the entry just then.
+    value. long number: a number with a long tail of white space and text is one to memcached; to us, none over
+    16 KiB is. padding: it did not pad a counted number, because one of its threads held the entry just then.
     """
 
 
