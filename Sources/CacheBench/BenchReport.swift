@@ -19,11 +19,8 @@ struct BenchReport: Sendable {
     /// Replies that no correct server gives, warming included.
     var wrong: Int { load.tally.wrong + (warm?.tally.wrong ?? 0) }
 
-    /// Whether the server went away for good.
-    var isUnavailable: Bool {
-        let down = load.unreachable + (warm?.unreachable ?? 0)
-        return down == settings.connections || (down > 0 && load.tally.operations == 0)
-    }
+    /// Connections that were down at the end.
+    var unreachable: Int { load.unreachable + (warm?.unreachable ?? 0) }
 
     /// The text for people.
     var text: String {

@@ -58,6 +58,9 @@ struct LoadConnection: ~Copyable {
         }
     }
 
+    /// Requests of the batch that are not answered, written or not.
+    var unansweredCount: Int { pendingCount + unwritten }
+
     /// A request was written.
     @inline(__always)
     mutating func push(_ request: PendingRequest) {
@@ -81,7 +84,7 @@ struct LoadConnection: ~Copyable {
     ///
     /// Returns the number of requests that got no answer.
     mutating func reset() -> Int {
-        let lost = pendingCount
+        let lost = unansweredCount
         socket = nil
         input.consume(input.count)
         output.consume(output.count)

@@ -8,7 +8,7 @@ extension LoadThread {
     /// Begins a batch on an idle connection; its operations count from `start`.
     mutating func begin(_ index: Int, at start: UInt64) {
         unsafe connections[index].batchStart = start
-        unsafe connections[index].unwritten = min(settings.pipeline, source.remaining)
+        unsafe connections[index].unwritten = source.reserve(settings.pipeline)
         write(index)
     }
 

@@ -166,7 +166,7 @@ struct LoadThread: ~Copyable {
             progress(result.tally.operations)
             if monotonicNanoseconds() &- max(result.end, began) > Self.patienceNanoseconds { break }
         }
-        for index in 0..<count { result.tally.lost += unsafe connections[index].pendingCount }
+        for index in 0..<count { result.tally.lost += unsafe connections[index].unansweredCount }
     }
 
     /// The connection is of no use any more.

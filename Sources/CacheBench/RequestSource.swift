@@ -24,7 +24,7 @@ struct RequestSource: Sendable {
     private let thread: UInt32
     private var warmKey: UInt32
     private var random: RandomSource
-    /// Requests still to be given out.
+    /// Requests that no connection has reserved yet.
     private(set) var remaining: Int
 
     /// The mixed load of thread `thread`, `remaining` requests of it.
@@ -54,10 +54,17 @@ struct RequestSource: Sendable {
         self.remaining = remaining
     }
 
-    /// The next request; `remaining` is above 0.
+    /// Sets up to `most` requests aside for one connection, which may have to wait before it can write them all.
+    @inline(__always)
+    mutating func reserve(_ most: Int) -> Int {
+        let count = min(most, remaining)
+        remaining &-= count
+        return count
+    }
+
+    /// The next request; `reserve` has set it aside.
     @inline(__always)
     mutating func next() -> Next {
-        remaining &-= 1
         switch mode {
         case .uniform:
             let key = UInt32(truncatingIfNeeded: random.below(UInt64(keys)))

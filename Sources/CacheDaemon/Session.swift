@@ -195,7 +195,8 @@ struct Session: ~Copyable {
         self.reply(reply, &turn)
     }
 
-    private mutating func openCommit() {
+    /// Lets everything said from here on wait until the changes of this turn are durable.
+    mutating func openCommit() {
         if unrequestedCommit == nil { unrequestedCommit = replies.append(Slot(.commit)) }
     }
 

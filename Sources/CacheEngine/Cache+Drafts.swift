@@ -144,18 +144,32 @@ extension Cache {
         if let stream { disk.enqueue(.openStream(stream)) }
         guard let started else { return }
         let isRegistered = memory.shard(hash).withLock { $0.flights[hash] === started }
-        if isRegistered { disk.enqueue(.lookUp(started)) } else { release(started) }
+        if isRegistered {
+            disk.enqueue(.lookUp(started))
+        } else if disk.journal.usedBytes > disk.journal.capacity / 2 {
+            // Perhaps a touch that met a full journal.
+            releaseWithRoom(started, disk)
+        } else {
+            release(started)
+        }
     }
 
     /// Tells the waiters of a flight that never took off to look again.
     private func release(_ flight: Flight) {
-        let waiters = memory.shard(flight.hash).withLock { _ in
+        for waiter in takeWaiters(flight) { waiter.complete(.retry) }
+    }
+
+    private func releaseWithRoom(_ flight: Flight, _ disk: DiskTier) {
+        for waiter in takeWaiters(flight) { disk.whenJournalHasRoom(waiter) }
+    }
+
+    private func takeWaiters(_ flight: Flight) -> [Waiter] {
+        memory.shard(flight.hash).withLock { _ in
             let waiters = unsafe flight.state.loads + flight.state.proofs
             unsafe flight.state.loads = []
             unsafe flight.state.proofs = []
             return waiters
         }
-        for waiter in waiters { waiter.complete(.retry) }
     }
 
     /// Gives a flight back, after the operation that it was proof for was executed, or given up.

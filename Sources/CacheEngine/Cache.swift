@@ -54,7 +54,7 @@ public final class Cache: Sendable {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
         if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
-        return .unknown
+        return shard.mayBeOnDisk(hash) ? .unknown : .absent
     }
 
     /// What the key's write in the journal says, the entry having left memory before it reached the index.
@@ -78,7 +78,8 @@ public final class Cache: Sendable {
 
     /// Shows the key's entry to `body`, under the shard's lock, and makes it the most recently used.
     ///
-    /// `touch` gives it a new deadline first. `.unresolved`: the entry, or its value, is on disk: call `load`.
+    /// `touch` gives it a new deadline first, unless its value is in a file only: then `touch` it after `load`.
+    /// `.unresolved`: the entry, or its value, is on disk, or a touch finds no room in the journal: call `load`.
     public func withEntry(
         _ key: Span<UInt8>, now: Instant, touch: Instant? = nil, _ body: (EntryView) -> Void
     ) -> Lookup {
@@ -90,8 +91,9 @@ public final class Cache: Sendable {
             let lookup = guarded.withLock { shard -> Lookup in
                 switch unsafe presence(hash, key, &shard, now: now, flight: nil, garbage: &garbage) {
                 case .resident(let block):
-                    if let touch, unsafe !setDeadline(touch, of: block, key, &shard) { return .unresolved }
+                    // A stub is touched when its value is at hand: a deadline that is past would end it before.
                     if block.isStub { return .unresolved }
+                    if let touch, unsafe !setDeadline(touch, of: block, key, &shard) { return .unresolved }
                     body(EntryView(block: block, shard: guarded))
                     shard.bump(block, now: now)
                     shard.counters.memoryHits += 1

@@ -133,12 +133,14 @@ struct Summary {
     private var troubles: [String] {
         let counters = [
             ("disk write errors", "disk_write_errors"), ("disk read errors", "disk_read_errors"),
+            ("stores quarantined", "disk_quarantines"),
             ("refused, value too large", "store_too_large"), ("refused, no memory", "store_no_memory"),
             ("accepting paused", "listen_disabled_num"), ("out of memory", "malloc_fails"),
         ]
-        let parts = counters.compactMap { name, counter in
+        var parts = counters.compactMap { name, counter in
             statistics.integer(counter).flatMap { $0 > 0 ? "\(name): \(grouped($0))" : nil }
         }
+        if let error = statistics["disk_last_error"], !error.isEmpty { parts.append("last disk error: \(error)") }
         if parts.isEmpty { return [] }
         let text = line("Troubles", parts.joined(separator: ", "))
         return [usesColor ? "\u{1B}[31m\(text)\u{1B}[0m" : text]

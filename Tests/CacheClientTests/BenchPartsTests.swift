@@ -125,14 +125,14 @@ struct DistributionTests {
         var warmed: [UInt32] = []
         for thread in 0..<3 {
             var warm = RequestSource(warm: settings, thread: thread)
-            while warm.remaining > 0 {
+            while warm.reserve(1) == 1 {
                 let next = warm.next()
                 #expect(next.isSet && next.key % 3 == UInt32(thread))
                 warmed.append(next.key)
             }
             var load = RequestSource(load: settings, thread: thread, remaining: 40_000)
+            #expect(load.reserve(30_000) == 30_000 && load.reserve(30_000) == 10_000 && load.reserve(1) == 0)
             let all = (0..<40_000).map { _ in load.next() }
-            #expect(load.remaining == 0)
             let sets = all.filter(\.isSet)
             #expect(abs(sets.count - 10_000) < 500)
             #expect(sets.allSatisfy { $0.key % 3 == UInt32(thread) } && all.allSatisfy { $0.key < 101 })

@@ -173,17 +173,13 @@ struct BenchVerificationTests {
     @Test("a server that goes away for good ends a bounded run")
     func vanished() throws {
         let server = try FakeServer(lie: .closeAfter(40))
-        var settings = settings(server.address)
-        settings.warm = false
-        settings.length = .seconds(0.3)
+        // The first connection asks for the version, four carry the load.
         let thread = Thread {
-            while server.connectionsTotal < 5 { sched_yield() }; server.stop()
+            while server.connectionsTotal < 6 { sched_yield() }
+            server.stop()
         }
         thread.start()
-        let load = try BenchRun(settings, run: 1).load { _ in }
-        #expect(load.unreachable == 4)
-        let report = BenchReport(settings: settings, serverVersion: "x", warm: nil, load: load)
-        #expect(report.isUnavailable && report.wrong == 0)
+        #expect(runBench(["-c", "4", "-s", "0.3", "--quiet", "\(server.address)"]) == 69)
     }
 
     @Test("an absent server is an error at once")
@@ -234,5 +230,20 @@ struct BenchVerificationTests {
         settings.verify = false
         let tally = try run(settings).load.tally
         #expect(tally.wrong == 0 && tally.hits == tally.gets && tally.hits > 0)
+    }
+
+    @Test("exit codes: 0 clean, 1 wrong values, 64 usage, 69 no server")
+    func exitCodes() throws {
+        let honest = try FakeServer()
+        defer { honest.stop() }
+        let liar = try FakeServer(lie: .flippedBit(at: 40))
+        defer { liar.stop() }
+        let (descriptor, unused) = boundSocket()
+        defer { close(descriptor) }
+        let options = ["--warm", "--keys", "20", "-c", "2", "-n", "200", "--quiet"]
+        #expect(runBench(options + ["\(honest.address)"]) == 0)
+        #expect(runBench(options + ["--json", "\(liar.address)"]) == 1)
+        #expect(runBench(options + ["\(unused)"]) == 69)
+        #expect(runBench(["--keys", "none"]) == 64)
     }
 }

@@ -146,6 +146,9 @@ struct StatsSampleTests {
         #expect(off.contains("Disk         state off\n") && !off.contains("\u{1B}"))
         let empty = Summary(sample: sample(at: 0, [:]), previous: nil, address: .standard, usesColor: false).text
         #expect(empty.contains("Memory       unknown"))
+        values["disk_last_error"] = "write v/00: No space left on device"
+        let failing = Summary(sample: sample(at: 0, values), previous: nil, address: .standard, usesColor: false).text
+        #expect(failing.contains("Troubles     last disk error: write v/00: No space left on device\n"))
     }
 
     @Test("exit codes: 69 without a server, 64 for a wrong line")

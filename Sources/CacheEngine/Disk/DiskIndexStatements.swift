@@ -18,6 +18,7 @@ final class DiskIndexStatements {
     var idle: Statement
     var walk: Statement
     var scan: Statement
+    var hashes: Statement
     var hasFile: Statement
     var fileGenerations: Statement
     var begin: Statement
@@ -58,6 +59,8 @@ final class DiskIndexStatements {
             name: "walk entries")
         scan = try connection.prepare(
             "SELECT \(Schema.entryColumns), hash FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+        hashes = try connection.prepare(
+            "SELECT hash FROM entry WHERE hash > ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
         hasFile = try connection.prepare(
             "SELECT 1 FROM entry WHERE generation = ?1 AND fileBytes > 0", name: "find value file")
         fileGenerations = try connection.prepare(

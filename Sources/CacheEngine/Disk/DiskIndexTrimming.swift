@@ -54,6 +54,20 @@ extension DiskIndex {
         }
     }
 
+    /// The next `limit` hashes above `hash` in signed order; nil begins. Reads the hash index alone.
+    func hashes(after hash: Int64?, limit: Int) throws(DiskError) -> [UInt64] {
+        let open = try ready("list hashes")
+        return try DiskError.wrapping { () throws(SQLiteError) in
+            open.hashes.bind(Int64(limit), at: 1)
+            open.hashes.bind(hash ?? .min, at: 2)
+            defer { open.hashes.reset() }
+            var hashes: [UInt64] = []
+            hashes.reserveCapacity(limit)
+            while try open.hashes.step() { hashes.append(open.hashes.bits(at: 0)) }
+            return hashes
+        }
+    }
+
     /// Whether an entry's value is in the file of `generation`.
     func hasFile(generation: UInt64) throws(DiskError) -> Bool {
         let open = try ready("find value file")

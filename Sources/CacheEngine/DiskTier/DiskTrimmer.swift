@@ -49,6 +49,7 @@ final class DiskTrimmer {
             try giveSpaceBack(index, writer)
         } catch {
             index.rollback()
+            writer.filters.drop()
             writer.disk.counters.add(to: .writeErrors)
             if error.kind == .corrupt { writer.degrade("\(error)") }
         }
@@ -63,6 +64,7 @@ final class DiskTrimmer {
             try delete(victims, index, writer, countAs: .evictions)
         } catch {
             index.rollback()
+            writer.filters.drop()
         }
     }
 
@@ -219,12 +221,15 @@ final class DiskTrimmer {
     ) throws(DiskError) -> Int {
         var files: [UInt64] = []
         var removed = 0
+        var changes = RowChanges()
         for victim in victims {
             guard let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation) else { continue }
             removed += 1
+            changes.delete(victim.hash, old)
             if old.fileBytes > 0 { files.append(old.generation) }
         }
         try index.commit()
+        writer.filters.apply(changes)
         writer.removeFiles(files)
         if let counter { writer.disk.counters.add(removed, to: counter) }
         return removed

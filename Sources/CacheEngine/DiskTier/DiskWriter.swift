@@ -20,6 +20,7 @@ final class DiskWriter {
     var index: DiskIndex?
     let trimmer = DiskTrimmer()
     private let cleanup: DiskCleanup
+    let filters: FilterKeeper
     private var failures = 0
     /// When, on the boot clock, a failed commit may be tried again.
     private var retryAt = Instant(milliseconds: 0)
@@ -34,6 +35,7 @@ final class DiskWriter {
 
     init(_ disk: DiskTier) {
         self.disk = disk
+        filters = FilterKeeper(disk.memory)
         cleanup = DiskCleanup(replayedUpTo: disk.journal.extent.sequence)
     }
 
@@ -61,8 +63,8 @@ final class DiskWriter {
             return take()
         }
         if !isBusy && !disk.journal.declareIdle() { return take() }
-        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore)
-        let timeout = hasChores ? 10 : (isBusy ? 100 : min(disk.options.trimInterval, 1000))
+        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore || filters.hasMore)
+        let timeout = hasChores ? 1 : (isBusy ? 100 : min(disk.options.trimInterval, 1000))
         _ = disk.inbox.wait(milliseconds: timeout) { inbox in
             inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
         }
@@ -111,10 +113,12 @@ final class DiskWriter {
     private func commit(_ batch: JournalBatch) throws(DiskError) {
         guard let index else { return }
         var replaced: [UInt64] = batch.supersededFiles
+        var changes = RowChanges()
         do throws(DiskError) {
             try index.begin()
             for position in batch.positions {
-                if let old = try apply(disk.journal.record(at: position), to: index) { replaced.append(old) }
+                let record = disk.journal.record(at: position)
+                if let old = try apply(record, to: index, &changes) { replaced.append(old) }
             }
             if let flush = batch.flush { applyFlush(flush, to: index) }
             index.setSequence(batch.sequence)
@@ -124,6 +128,7 @@ final class DiskWriter {
             index.rollback()
             throw error
         }
+        filters.apply(changes)
         forget(batch)
         removeFiles(replaced)
         disk.counters.add(to: .commits)
@@ -133,7 +138,9 @@ final class DiskWriter {
     }
 
     /// Brings one record into the index; returns the generation of a file that it replaced.
-    private func apply(_ record: JournalRecord, to index: DiskIndex) throws(DiskError) -> UInt64? {
+    private func apply(
+        _ record: JournalRecord, to index: DiskIndex, _ changes: inout RowChanges
+    ) throws(DiskError) -> UInt64? {
         let header = record.header
         let key = unsafe Span<UInt8>(_unsafeBytes: record.key)
         let metadata = EntryMetadata(header)
@@ -143,12 +150,15 @@ final class DiskWriter {
             old = try unsafe index.putInline(
                 hash: header.hash, key: key, metadata: metadata, extended: Span(_unsafeBytes: record.extended),
                 value: Span(_unsafeBytes: record.value))
+            changes.put(header.hash, insteadOf: old)
         case .fileEntry:
             old = try unsafe index.putFile(
                 hash: header.hash, key: key, metadata: metadata, extended: Span(_unsafeBytes: record.extended),
                 fileBytes: Int(header.fileKiB) << 10)
+            changes.put(header.hash, insteadOf: old)
         case .deletion:
             old = try index.delete(hash: header.hash, key: key)
+            changes.delete(header.hash, old)
         case .touch:
             _ = try index.touch(
                 hash: header.hash, key: key, deadline: metadata.deadline, marks: metadata.marks, cas: metadata.cas,
@@ -226,10 +236,14 @@ final class DiskWriter {
         do throws(DiskError) {
             try index.begin()
             var files: [UInt64] = []
+            var changes = RowChanges()
             for hash in barred {
-                if let old = try index.delete(hash: hash, ifGeneration: nil), old.fileBytes > 0 { files.append(old.generation) }
+                let old = try index.delete(hash: hash, ifGeneration: nil)
+                changes.delete(hash, old)
+                if let old, old.fileBytes > 0 { files.append(old.generation) }
             }
             try index.commit()
+            filters.apply(changes)
             for hash in barred {
                 memory.shard(hash).withLock { shard in
                     if shard.pending.find(hash)?.kind == .barred { shard.pending.remove(hash, upTo: .max) }
@@ -265,6 +279,7 @@ final class DiskWriter {
     /// After a failure the outcome of the last transaction is unknown: only a new connection tells.
     private func reopenIndex() {
         guard let old = index else { return }
+        filters.drop()
         old.close()
         do throws(DiskError) {
             index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
@@ -281,6 +296,7 @@ final class DiskWriter {
         disk.journal.setBarred(true)
         index?.close()
         index = nil
+        filters.drop()
         // After the change of state, under each shard's lock: no write can be journalled behind this.
         for shard in memory.shards {
             shard.withLock { shard in
@@ -349,13 +365,15 @@ final class DiskWriter {
         guard let index, !rows.isEmpty else { return }
         do throws(DiskError) {
             var files: [UInt64] = []
+            var changes = RowChanges()
             try index.begin()
             for row in rows {
-                if let old = try index.delete(hash: row.hash, ifGeneration: row.generation), old.fileBytes > 0 {
-                    files.append(old.generation)
-                }
+                let old = try index.delete(hash: row.hash, ifGeneration: row.generation)
+                changes.delete(row.hash, old)
+                if let old, old.fileBytes > 0 { files.append(old.generation) }
             }
             try index.commit()
+            filters.apply(changes)
             removeFiles(files)
         } catch {
             index.rollback()
@@ -388,7 +406,8 @@ final class DiskWriter {
 
     private func housekeep() {
         let now = memory.clock.now()
-        guard index != nil else { return }
+        guard let index else { return }
+        do throws(DiskError) { try filters.step(index) } catch { handle(error) }
         cleanup.step(self)
         guard now >= nextTrim || trimmer.hasMore else { return }
         if now >= nextTrim { checkDirectory() }

@@ -86,6 +86,8 @@ final class MemoryTier: Sendable {
         shards.count == 1 ? shards[0] : shards[Int(hash >> shift)]
     }
 
+    func shardIndex(_ hash: UInt64) -> Int { shards.count == 1 ? 0 : Int(hash >> shift) }
+
     // MARK: Clocks
 
     /// A deadline for the disk.

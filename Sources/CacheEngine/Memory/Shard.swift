@@ -44,6 +44,8 @@ struct Shard: ~Copyable {
     /// Disk lookups under way, and finished ones whose "absent" is still being used as proof.
     var flights: [UInt64: Flight] = [:]
     var counters = ShardCounters()
+    /// Which keys may have a row on disk; nil while that is not known.
+    private var filter: ResidencyFilter?
     /// Accesses of entries that left memory, for the index: (hash, boot second). Bounded and lossy.
     var recency: [(hash: UInt64, accessed: UInt32)] = []
 
@@ -116,6 +118,27 @@ struct Shard: ~Copyable {
         if !block.marks.contains(.fetched) { counters.expiredUnfetched += 1 }
         log.record(.expired, block)
         unlink(block, into: &garbage)
+    }
+
+    // MARK: The residency filter
+
+    /// False only if there is certainly no row with this hash.
+    @inline(__always)
+    func mayBeOnDisk(_ hash: UInt64) -> Bool { filter?.mayContain(hash) ?? true }
+
+    mutating func installFilter(_ filter: consuming ResidencyFilter?) { self.filter = filter }
+
+    mutating func changeFilter(_ body: (inout ResidencyFilter) -> Void) {
+        guard var filter = filter.take() else { return }
+        body(&filter)
+        self.filter = consume filter
+    }
+
+    var filterIsOverfull: Bool {
+        switch filter {
+        case .some(let filter): filter.count > filter.comfortableCount
+        case nil: false
+        }
     }
 
     // MARK: Room
