@@ -35,7 +35,7 @@ extension CacheOptions {
 
 extension DiskOptions {
     /// The least a disk tier needs: its journal, the index and its log.
-    public static var bytesMaxLeast: Int { 2 << 20 }
+    public static var bytesMaxLeast: Int { 4 << 20 }
 
     fileprivate var problem: String? {
         if directory.isEmpty { return "disk.directory: empty" }

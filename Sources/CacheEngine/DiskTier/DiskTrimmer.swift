@@ -16,6 +16,8 @@ final class DiskTrimmer {
     /// Trimming over a limit goes on until the use is below this share of it.
     private static let lowWatermark = 0.97
     private static let vacuumPagesPerStep = 256
+    /// What the directory takes besides journal, index and values: 256 subdirectories of a block each, and small files.
+    private static let smallBytes = 256 * ValueFiles.blockBytes + (64 << 10)
 
     private enum Walk {
         case none
@@ -116,7 +118,7 @@ final class DiskTrimmer {
     /// Bytes to get rid of: what is used beyond the limit, down to the low watermark; more if the file system is short.
     private func excess(_ index: DiskIndex, _ writer: DiskWriter, _ limits: DiskLimits) -> Int {
         let used = Self.usedBytes(index)
-        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits)
+        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits) + Self.smallBytes
         let limit = max(0, limits.bytesMax - fixed)
         var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
         if let freeMin = limits.freeBytesMin {

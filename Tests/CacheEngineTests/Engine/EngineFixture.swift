@@ -157,3 +157,21 @@ extension Cache {
             totals.fileEntries == files.filter { $0.contains("/") }.count, comment, sourceLocation: sourceLocation)
     }
 }
+
+/// Waits for what another thread does; fails after a minute.
+func until(sourceLocation: SourceLocation = #_sourceLocation, _ condition: () -> Bool) {
+    for _ in 0..<60_000 {
+        if condition() { return }
+        usleep(1000)
+    }
+    Issue.record("waited in vain", sourceLocation: sourceLocation)
+}
+
+/// Allocated bytes of all files below a directory, as du(1) counts them.
+func allocatedBytes(below path: String) -> Int {
+    let names = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
+    return names.reduce(0) { total, name in
+        var status = stat()
+        return stat("\(path)/\(name)", &status) == 0 ? total + Int(status.st_blocks) * 512 : total
+    }
+}
