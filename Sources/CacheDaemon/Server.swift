@@ -116,7 +116,7 @@ final class Server {
             switch error {
             case .directoryInUse:
                 throw StartError(status: StartError.directoryInUseStatus, description: "\(error)")
-            case .unusableDirectory:
+            case .unusableDirectory, .invalidOption:
                 throw StartError(status: StartError.configurationStatus, description: "\(error)")
             }
         }
