@@ -190,6 +190,7 @@ final class Server {
         var line = ByteBuffer()
         line.append(.error(.tooManyConnections))
         // A fresh socket has room for a line; if not, the close says enough.
+        // SAFETY: the line outlives the call.
         let bytes = unsafe line.readable
         _ = unsafe send(fd, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
         close(fd)

@@ -99,6 +99,7 @@ struct Session: ~Copyable {
         guard canGoOn else { return 0 }
         var consumed = 0
         while true {
+            // SAFETY: all parts of the input lie within it, and it stays in place during the call.
             let rest = unsafe UnsafeRawBufferPointer(rebasing: input[consumed...])
             let step =
                 switch phase {

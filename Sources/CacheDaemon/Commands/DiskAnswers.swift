@@ -44,6 +44,7 @@ extension Session {
         case .absent: settle(slot, number, .nothing, wish, turn)
         case .entry(let entry): found(slot, number, .entry(entry), wish, completion.flight, turn)
         case .stream(let stream):
+            // SAFETY: the key outlives the call.
             unsafe wish.key.withUnsafeBytes { key in
                 unsafe slot.lead.bytes.appendValueHeader(
                     key: key, flags: stream.flags, count: stream.valueBytes, cas: wish.includesCAS ? stream.cas : nil)
