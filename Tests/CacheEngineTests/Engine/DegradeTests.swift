@@ -22,8 +22,8 @@ private final class States: Sendable {
     private func fill(_ cache: Cache) {
         cache.onWriter { writer in
             do {
-                let pages = try writer.index?.connection.integer("PRAGMA page_count") ?? 0
-                try writer.index?.connection.execute("PRAGMA max_page_count = \(pages)")
+                let pages = try writer.index?.open?.connection.integer("PRAGMA page_count") ?? 0
+                try writer.index?.open?.connection.execute("PRAGMA max_page_count = \(pages)")
             } catch {
                 Issue.record(error)
             }
