@@ -120,6 +120,7 @@ final class Log: Sendable {
         let isPlain = !value.isEmpty && value.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x22 }
         if isPlain { return value }
         var value = value
+        // SAFETY: the bytes are read before the string goes.
         return "\"" + value.withUTF8 { unsafe escaped(UnsafeRawBufferPointer($0), bytesMax: 512) } + "\""
     }
 

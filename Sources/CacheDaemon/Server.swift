@@ -116,7 +116,7 @@ final class Server {
             switch error {
             case .directoryInUse:
                 throw StartError(status: StartError.directoryInUseStatus, description: "\(error)")
-            case .unusableDirectory:
+            case .unusableDirectory, .invalidOption:
                 throw StartError(status: StartError.configurationStatus, description: "\(error)")
             }
         }
@@ -190,6 +190,7 @@ final class Server {
         var line = ByteBuffer()
         line.append(.error(.tooManyConnections))
         // A fresh socket has room for a line; if not, the close says enough.
+        // SAFETY: the line outlives the call.
         let bytes = unsafe line.readable
         _ = unsafe send(fd, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
         close(fd)

@@ -99,6 +99,7 @@ struct Session: ~Copyable {
         guard canGoOn else { return 0 }
         var consumed = 0
         while true {
+            // SAFETY: all parts of the input lie within it, and it stays in place during the call.
             let rest = unsafe UnsafeRawBufferPointer(rebasing: input[consumed...])
             let step =
                 switch phase {
@@ -135,6 +136,7 @@ struct Session: ~Copyable {
     @inline(__always)
     private mutating func command(_ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Step {
         if let stall = stallBeforeNext(turn) { return .stalled(stall) }
+        if replies.openChanges > 0 { return .stalled(.slots) }
         switch unsafe parser.parse(input) {
         case .incomplete:
             return .stalled(.input)
@@ -195,7 +197,8 @@ struct Session: ~Copyable {
         self.reply(reply, &turn)
     }
 
-    private mutating func openCommit() {
+    /// Lets everything said from here on wait until the changes of this turn are durable.
+    mutating func openCommit() {
         if unrequestedCommit == nil { unrequestedCommit = replies.append(Slot(.commit)) }
     }
 

@@ -13,8 +13,6 @@ final class Background: Sendable {
         var detached: [[DetachedEntries]] = []
     }
 
-    private static let stepEntries = 512
-
     /// Guards the wish to stop and what is to be freed. The thread waits on it.
     private let state = Monitor(State(), rank: .diskQueue)
     private let thread: Guarded<OSThread?> = Guarded(nil, rank: .lifecycle)
@@ -41,7 +39,7 @@ final class Background: Sendable {
     func free(_ detached: [DetachedEntries]) { state.update { $0.detached.append(detached) } }
 
     private func run(_ memory: MemoryTier, _ options: CacheOptions) {
-        var position = 0
+        var swept = Array(repeating: 0, count: memory.shards.count)
         while true {
             let (isStopping, detached): (Bool, [[DetachedEntries]]) =
                 state.wait(milliseconds: options.memoryTrimInterval) { state in
@@ -52,9 +50,11 @@ final class Background: Sendable {
                 } ?? (false, [])
             for flush in detached { release(flush, memory) }
             if isStopping { return }
-            sweepExpired(memory, &position)
-            if let ageMax = options.memory.ageMax {
-                Trim.older(than: ageMax, by: options.memory.ageBase, in: memory, stepEntries: Self.stepEntries)
+            sweepExpired(memory, &swept)
+            let limits = memory.limits
+            if let ageMax = limits.ageMax {
+                let border = memory.clock.now().advanced(byMilliseconds: -ageMax)
+                _ = Trim.before(border, by: limits.ageBase, in: memory)
             }
             memory.events.deliver()
         }
@@ -65,70 +65,32 @@ final class Background: Sendable {
             var detached = detached
             while detached.oldest != nil {
                 var garbage = Garbage()
-                shard.withLock { _ in detached.release(Self.stepEntries, into: &garbage) }
+                shard.withLock { _ in detached.release(Trim.stepEntries, into: &garbage) }
                 garbage.free()
             }
         }
     }
 
     /// Looks at a share of all table positions, so that every entry is looked at once in about a minute.
-    private func sweepExpired(_ memory: MemoryTier, _ position: inout Int) {
+    ///
+    /// `swept` says for each shard where the last look ended.
+    private func sweepExpired(_ memory: MemoryTier, _ swept: inout [Int]) {
         let now = memory.clock.now()
-        for shard in memory.shards {
+        for (number, shard) in memory.shards.enumerated() {
             let positions = shard.withLock { $0.table.positions }
-            let share = max(Self.stepEntries, positions / 60)
-            var done = 0
-            while done < share {
-                let step = min(Self.stepEntries, share - done)
-                let start = position + done
+            let share = min(positions, max(Trim.stepEntries, positions / 60))
+            for done in stride(from: 0, to: share, by: Trim.stepEntries) {
+                let step = min(Trim.stepEntries, share - done)
                 var garbage = Garbage()
                 shard.withLock { shard in
                     for offset in 0..<step {
-                        Trim.expired(at: (start + offset) % positions, &shard, now, &garbage, memory.events)
+                        let position = (swept[number] + done + offset) % positions
+                        Trim.expired(at: position, &shard, now, &garbage, memory.events)
                     }
                 }
                 garbage.free()
-                done += step
             }
-        }
-        position = (position + Self.stepEntries) & Int.max
-    }
-}
-
-/// Rules of trimming memory, for the background thread and for callers who ask.
-enum Trim {
-    /// Unlinks the expired entries of one table position.
-    static func expired(
-        at position: Int, _ shard: inout Shard, _ now: Instant, _ garbage: inout Garbage, _ log: EventLog
-    ) {
-        var dead: [EntryBlock] = []
-        shard.table.visit(position: position) { if $0.deadline <= now { dead.append($0) } }
-        for block in dead { shard.expire(block, garbage: &garbage, log: log) }
-    }
-
-    /// Evicts entries whose age is over `milliseconds`.
-    static func older(than milliseconds: Int64, by base: AgeBase, in memory: MemoryTier, stepEntries: Int) {
-        let now = memory.clock.now()
-        let border = now.advanced(byMilliseconds: -milliseconds).bootSeconds
-        for shard in memory.shards {
-            var isDone = false
-            while !isDone {
-                var garbage = Garbage()
-                shard.withLock { shard in
-                    var victims: [EntryBlock] = []
-                    var examined = 0
-                    shard.forEachOldestFirst { block in
-                        examined += 1
-                        let time = base == .access ? block.accessed : block.written
-                        if time < border { victims.append(block) }
-                        // By access the list is in order: the first young entry ends the walk.
-                        return victims.count < stepEntries && (base == .write || time < border)
-                    }
-                    for block in victims { shard.evict(block, now: now, garbage: &garbage, log: memory.events) }
-                    isDone = victims.count < stepEntries
-                }
-                garbage.free()
-            }
+            swept[number] = (swept[number] + share) % positions
         }
     }
 }

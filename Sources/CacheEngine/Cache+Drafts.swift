@@ -89,7 +89,10 @@ extension Cache {
             let key = unsafe Span<UInt8>(_unsafeBytes: draft.block.key)
             startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
         case .valueFile:
-            if let splice = draft.splice { return disk.enqueue(.splice(splice.waking(waiter))) }
+            if let splice = draft.splice {
+                disk.enqueue(.splice(splice.waking(waiter)))
+                return
+            }
             if case .upload(_, let upload) = draft.body { return upload.whenFinished(waiter) }
             let block = draft.block
             let file = DraftFile(
@@ -138,21 +141,35 @@ extension Cache {
             started = flight
         }
         garbage.free()
-        if let stream { return disk.enqueue(.openStream(stream)) }
+        if let stream { disk.enqueue(.openStream(stream)) }
         guard let started else { return }
         let isRegistered = memory.shard(hash).withLock { $0.flights[hash] === started }
-        if isRegistered { disk.enqueue(.lookUp(started)) } else { release(started) }
+        if isRegistered {
+            disk.enqueue(.lookUp(started))
+        } else if disk.journal.usedBytes > disk.journal.capacity / 2 {
+            // Perhaps a touch that met a full journal.
+            releaseWithRoom(started, disk)
+        } else {
+            release(started)
+        }
     }
 
     /// Tells the waiters of a flight that never took off to look again.
     private func release(_ flight: Flight) {
-        let waiters = memory.shard(flight.hash).withLock { _ in
+        for waiter in takeWaiters(flight) { waiter.complete(.retry) }
+    }
+
+    private func releaseWithRoom(_ flight: Flight, _ disk: DiskTier) {
+        for waiter in takeWaiters(flight) { disk.whenJournalHasRoom(waiter) }
+    }
+
+    private func takeWaiters(_ flight: Flight) -> [Waiter] {
+        memory.shard(flight.hash).withLock { _ in
             let waiters = unsafe flight.state.loads + flight.state.proofs
             unsafe flight.state.loads = []
             unsafe flight.state.proofs = []
             return waiters
         }
-        for waiter in waiters { waiter.complete(.retry) }
     }
 
     /// Gives a flight back, after the operation that it was proof for was executed, or given up.

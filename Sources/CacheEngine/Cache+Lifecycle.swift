@@ -6,12 +6,13 @@ import Synchronization
 extension Cache {
     /// Opens a cache. With a disk tier, what an earlier process stored in the directory is served at once.
     ///
-    /// - Throws: `CacheError` when the directory is in use by another process, or cannot be used. Nothing in it was
-    ///   changed then.
+    /// - Throws: `CacheError` when an option makes no sense, the directory is in use by another cache, or cannot be used.
+    ///   Nothing in it was changed then.
     public static func open(
         _ options: CacheOptions, clock: any TimeSource = SystemClock(),
         onDiskState: @escaping @Sendable (DiskState, String) -> Void = { _, _ in }
     ) throws(CacheError) -> Cache {
+        if let problem = options.problem { throw .invalidOption(problem) }
         let events = EventLog()
         guard let diskOptions = options.disk else {
             let seed = SystemRandomNumberGenerator.seed()

@@ -78,7 +78,8 @@ public final class Cache: Sendable {
 
     /// Shows the key's entry to `body`, under the shard's lock, and makes it the most recently used.
     ///
-    /// `touch` gives it a new deadline first. `.unresolved`: the entry, or its value, is on disk: call `load`.
+    /// `touch` gives it a new deadline first, unless its value is in a file only: then `touch` it after `load`.
+    /// `.unresolved`: the entry, or its value, is on disk, or a touch finds no room in the journal: call `load`.
     public func withEntry(
         _ key: Span<UInt8>, now: Instant, touch: Instant? = nil, _ body: (EntryView) -> Void
     ) -> Lookup {
@@ -90,8 +91,9 @@ public final class Cache: Sendable {
             let lookup = guarded.withLock { shard -> Lookup in
                 switch unsafe presence(hash, key, &shard, now: now, flight: nil, garbage: &garbage) {
                 case .resident(let block):
-                    if let touch, unsafe !setDeadline(touch, of: block, key, &shard) { return .unresolved }
+                    // A stub is touched when its value is at hand: a deadline that is past would end it before.
                     if block.isStub { return .unresolved }
+                    if let touch, unsafe !setDeadline(touch, of: block, key, &shard) { return .unresolved }
                     body(EntryView(block: block, shard: guarded))
                     shard.bump(block, now: now)
                     shard.counters.memoryHits += 1
@@ -184,7 +186,7 @@ public final class Cache: Sendable {
     ) -> StoreOutcome {
         let block = draft.block
         if let generation = draft.generation, let disk, generation <= disk.flushGeneration {
-            return discard(block, insteadOf: old, &shard, garbage: &garbage)
+            return placeAfterFlush(&draft, insteadOf: old, &shard, garbage: &garbage)
         }
         if let file = draft.file, file.hasFailed {
             return placeWithoutFile(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
@@ -229,21 +231,28 @@ public final class Cache: Sendable {
         return .stored(cas: block.cas)
     }
 
-    /// A flush came between the writing of the draft's file and its storing: the two are taken in the order store, flush.
-    private func discard(
-        _ block: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
+    /// A flush came between the writing of the draft's file and its storing; the file's generation is flushed.
+    ///
+    /// An unconditional set is taken as having come before the flush. A condition was judged after it, so the file is
+    /// written again; a value that only streamed by cannot be, and is refused.
+    private func placeAfterFlush(
+        _ draft: inout EntryDraft, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
     ) -> StoreOutcome {
-        guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
-        if let old { shard.unlink(old, into: &garbage) }
-        return .stored(cas: generations.next())
+        let block = draft.block
+        if draft.mode == .set, draft.terms.compare == nil {
+            guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
+            if let old { shard.unlink(old, into: &garbage) }
+            return .stored(cas: generations.next())
+        }
+        return draft.takeBackBlock() ? .unresolved(.valueFile) : .noRoom
     }
 
     // MARK: Deletion
 
     /// Removes the key's entry from both tiers.
     ///
-    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`. With `cas` only
-    /// an entry with that id is removed.
+    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`, and `.deleted` where
+    /// only the disk knows. With `cas` only an entry with that id is removed.
     public func delete(
         _ key: Span<UInt8>, isBlind: Bool = false, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> DeleteOutcome {
@@ -255,7 +264,7 @@ public final class Cache: Sendable {
                 let found = unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage)
                 var present: EntryBlock?
                 switch found {
-                case .absent: return isBlind ? .deleted : .notFound
+                case .absent: return .notFound
                 case .unknown where !isBlind || cas != nil: return .unresolved(.entryOnDisk)
                 case .unknown: break
                 case .resident(let block):
@@ -276,9 +285,9 @@ public final class Cache: Sendable {
 
     // MARK: Deadlines
 
-    /// Gives the key's entry a new deadline.
+    /// Gives the key's entry a new deadline; with `cas`, only an entry with that id.
     public func touch(
-        _ key: Span<UInt8>, deadline: Instant, now: Instant, flight: Flight? = nil
+        _ key: Span<UInt8>, deadline: Instant, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> TouchOutcome {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
@@ -289,6 +298,7 @@ public final class Cache: Sendable {
                 case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
                 case .resident(let block):
+                    if let cas, cas != block.cas { return .exists }
                     guard unsafe setDeadline(deadline, of: block, key, &shard) else {
                         return .unresolved(.journalFull)
                     }

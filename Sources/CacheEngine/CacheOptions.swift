@@ -101,6 +101,8 @@ public struct DiskOptions: Sendable {
 public enum CacheError: Error, Sendable, CustomStringConvertible {
     /// Another process holds the directory; its pid, where known.
     case directoryInUse(directory: String, pid: Int32?)
+    /// An option has a value that makes no sense: see `CacheOptions.problem`.
+    case invalidOption(String)
     /// The directory cannot be used; nothing in it was changed.
     case unusableDirectory(directory: String, reason: String)
 
@@ -109,6 +111,7 @@ public enum CacheError: Error, Sendable, CustomStringConvertible {
         switch self {
         case .directoryInUse(let directory, let pid):
             "\(directory) is in use by another cache" + (pid.map { " (pid \($0))" } ?? "")
+        case .invalidOption(let problem): problem
         case .unusableDirectory(let directory, let reason): "\(directory): \(reason)"
         }
     }

@@ -84,7 +84,8 @@ public enum StoreOutcome: Equatable, Sendable {
     case exists
     /// Compared, but the key holds nothing.
     case notFound
-    /// There is neither memory nor disk space for the value; the key holds nothing now.
+    /// There is neither memory nor disk space for the value; the key holds nothing now. Also the answer of a condition on
+    /// a streamed value that a flush overtook; the key holds what it held then.
     case noRoom
     /// Nothing happened yet; overcome the obstacle and store the same draft again.
     case unresolved(Obstacle)
@@ -106,6 +107,8 @@ public enum DeleteOutcome: Equatable, Sendable {
 public enum TouchOutcome: Equatable, Sendable {
     /// The entry has the new deadline.
     case touched
+    /// The entry has another CAS id.
+    case exists
     /// The key held nothing.
     case notFound
     /// Nothing happened yet.

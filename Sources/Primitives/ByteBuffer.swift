@@ -74,6 +74,12 @@ public struct ByteBuffer: ~Copyable {
         }
     }
 
+    /// Drops bytes from the back, so that `count` are left.
+    public mutating func truncate(to count: Int) {
+        invariant(count >= 0 && count <= self.count)
+        end = start &+ count
+    }
+
     /// Appends a copy of `bytes`.
     @inlinable
     public mutating func append(_ bytes: UnsafeRawBufferPointer) {

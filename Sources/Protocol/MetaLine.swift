@@ -133,6 +133,7 @@ private struct MetaFlagReader {
         case UInt8(ascii: "c"), UInt8(ascii: "f"), UInt8(ascii: "h"), UInt8(ascii: "k"), UInt8(ascii: "l"),
             UInt8(ascii: "s"), UInt8(ascii: "t"):
             if request.operation.returns(letter) { request.returns.append(letter) }
+            if letter == UInt8(ascii: "t"), !request.flags.contains(.ttl) { request.showsOldTTL = true }
         case UInt8(ascii: "O"):
             request.opaque = token
             request.returns.append(letter)

@@ -134,6 +134,8 @@ public struct MetaRequest: Equatable, Sendable {
     ///
     /// `W X Z` are the server's and come last.
     public internal(set) var returns = MetaReturnOrder()
+    /// Whether `t` stands before `T`, and so asks for the time to live before the change.
+    public internal(set) var showsOldTTL = false
     /// The key as sent; if `flags` contains `.base64Key`, read it with `withKey`.
     public var key: ByteRange
     /// The opaque token, without its letter.

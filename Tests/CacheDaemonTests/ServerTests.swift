@@ -196,7 +196,9 @@ struct ServerTests {
                         let expected = "VALUE \(key) 1 \(value.utf8.count)\r\n\(value)\r\nEND\r\n"
                         #expect(client.read(expected.utf8.count) == Array(expected.utf8))
                     }
-                    for round in 0..<60 { #expect(client.ask("append key-\(number)-\(round) 0 0 1\r\n!\r\n") == "STORED") }
+                    for round in 0..<60 {
+                        #expect(client.ask("append key-\(number)-\(round) 0 0 1\r\n!\r\n") == "STORED")
+                    }
                 }
             }
             try await group.waitForAll()

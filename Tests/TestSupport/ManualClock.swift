@@ -3,7 +3,9 @@
 import Primitives
 import Synchronization
 
-/// Boot clock and civil clock in the hand of a test. Thread-safe.
+/// Boot clock and civil clock in the hand of a test.
+///
+/// Thread-safe.
 public final class ManualClock: TimeSource {
     private let boot: Atomic<Int64>
     private let civil: Atomic<Int64>

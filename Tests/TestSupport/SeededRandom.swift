@@ -1,6 +1,8 @@
 // Random numbers that a seed repeats.
 
-/// SplitMix64, see https://prng.di.unimi.it/splitmix64.c. Print the seed in every message of a failure.
+/// SplitMix64, see https://prng.di.unimi.it/splitmix64.c.
+///
+/// Print the seed in every message of a failure.
 public struct SeededRandom: RandomNumberGenerator {
     private var state: UInt64
 

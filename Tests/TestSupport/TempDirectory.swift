@@ -32,6 +32,11 @@ public final class TempDirectory: Sendable {
         (FileManager.default.enumerator(atPath: path(name))?.compactMap { $0 as? String } ?? []).sorted()
     }
 
+    /// The names in the directory `name`, sorted.
+    public func names(_ name: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: path(name)).sorted()
+    }
+
     /// Copies the whole tree `source` to `target`, both names in it.
     public func copy(_ source: String, to target: String) throws {
         try FileManager.default.copyItem(atPath: path(source), toPath: path(target))

@@ -1,4 +1,4 @@
-// verbosity, cache_memlimit, shutdown, stats, and for now the meta commands: what operators ask for.
+// verbosity, cache_memlimit, shutdown, stats: what operators ask for.
 
 import CacheEngine
 import Primitives
@@ -29,17 +29,9 @@ extension Session {
 
     /// Answers `stats [group]`.
     mutating func statistics(_ argument: UnsafeRawBufferPointer, _ turn: inout Turn) {
+        // SAFETY: the bytes are copied.
         let group = unsafe String(decoding: argument, as: UTF8.self)
         let service = turn.service
         reply(&turn) { StatsReport().append(group: group, of: service, to: &$0) }
-    }
-
-    /// Executes a meta command.
-    mutating func meta(_ request: MetaRequest, _ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Step {
-        switch request.operation {
-        case .noOperation: reply(.metaNoOperation, &turn)
-        case .get, .set, .delete, .arithmetic, .inspect: reply(.error(.unknownCommand), &turn)
-        }
-        return .done(0)
     }
 }

@@ -10,6 +10,7 @@ extension Session {
     mutating func execute(
         _ request: Request, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
+        // SAFETY: the input stays in place during the call; the parser checked every range of it.
         switch request {
         case .retrieve(let retrieval):
             return unsafe retrieve(retrieval, lineBytes: lineBytes, input, &turn, isResumed: false)
@@ -51,9 +52,23 @@ extension Session {
         case .quit:
             return Step(consumed: lineBytes, stall: .closing)
         case .meta(let request):
-            return unsafe meta(request, input, &turn).consuming(lineBytes)
+            return unsafe executeMeta(request, lineBytes: lineBytes, input, &turn)
         }
         return .done(lineBytes)
+    }
+
+    private mutating func executeMeta(
+        _ request: MetaRequest, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
+    ) -> Step {
+        switch request.operation {
+        case .noOperation:
+            reply(.metaNoOperation, &turn)
+            return .done(lineBytes)
+        case .get, .inspect: return unsafe metaGet(request, input, &turn).consuming(lineBytes)
+        case .set: return unsafe metaSet(request, lineBytes: lineBytes, input, &turn)
+        case .delete: return unsafe metaDelete(request, input, &turn).consuming(lineBytes)
+        case .arithmetic: return unsafe metaArithmetic(request, input, &turn).consuming(lineBytes)
+        }
     }
 }
 

@@ -17,7 +17,10 @@ extension Session {
         isResumed: Bool
     ) -> Step {
         let touch = retrieval.expiration.map { turn.deadline($0) }
-        if touch != nil, !isResumed, replies.openReads > 0 { return .stalled(.slots) }
+        if touch != nil {
+            if !isResumed, replies.openReads > 0 { return .stalled(.slots) }
+            if turn.waitsForCommit { openCommit() }
+        }
         var tally = RetrievalTally()
         var keys = unsafe KeyIterator(input, retrieval.keys)
         while let range = keys.next() {
@@ -93,70 +96,5 @@ private struct RetrievalTally {
         counters.add(isTouch ? .touchCommands : .getCommands, keys)
         if hits > 0 { counters.add(isTouch ? .touchHits : .getHits, hits) }
         if misses > 0 { counters.add(isTouch ? .touchMisses : .getMisses, misses) }
-    }
-}
-
-// MARK: Values from disk
-
-extension Session {
-    /// Takes the engine's answer for a slot.
-    mutating func complete(_ slot: Slot, _ number: UInt32, _ completion: Completion, _ turn: inout Turn) {
-        switch slot.purpose {
-        case .commit:
-            if case .failed = completion.outcome { return breakOff() }
-            replies.answer(slot, .nothing)
-        case .value(let key, _, let touch):
-            switch completion.outcome {
-            case .absent: settle(slot, .nothing, isTouch: touch != nil, turn)
-            case .entry(let entry): found(slot, number, .entry(entry), key, touch, completion.flight, turn)
-            case .stream(let stream):
-                found(slot, number, .stream(stream, .unstarted), key, touch, completion.flight, turn)
-            case .retry: lookAgain(slot, number, key, touch, completion.flight, turn)
-            case .chunk:
-                if case .stream(let stream, _) = slot.answer { slot.answer = .stream(stream, .chunkReady) }
-            case .failed: breakOff()
-            }
-        }
-    }
-
-    /// A hit on disk; `gat` gives it its new deadline before it counts.
-    private mutating func found(
-        _ slot: Slot, _ number: UInt32, _ answer: Slot.Answer, _ key: [UInt8], _ touch: Instant?, _ flight: Flight?,
-        _ turn: borrowing Turn
-    ) {
-        guard let touch else { return settle(slot, answer, isTouch: false, turn) }
-        switch turn.cache.touch(key.span, deadline: touch, now: turn.now, flight: flight) {
-        case .touched: settle(slot, answer, isTouch: true, turn)
-        case .notFound: settle(slot, .nothing, isTouch: true, turn)
-        case .unresolved(let obstacle):
-            slot.untouched = answer
-            turn.cache.overcome(obstacle, key: key.span, waiter: waiter(number, turn))
-        }
-    }
-
-    /// The engine says that memory may know by now.
-    private mutating func lookAgain(
-        _ slot: Slot, _ number: UInt32, _ key: [UInt8], _ touch: Instant?, _ flight: Flight?, _ turn: borrowing Turn
-    ) {
-        if let untouched = slot.untouched { return found(slot, number, untouched, key, touch, flight, turn) }
-        var pinned: PinnedEntry?
-        switch turn.cache.withEntry(key.span, now: turn.now, touch: touch, { pinned = $0.pin() }) {
-        case .hit: settle(slot, pinned.map { .entry($0) } ?? .nothing, isTouch: touch != nil, turn)
-        case .miss: settle(slot, .nothing, isTouch: touch != nil, turn)
-        case .unresolved: turn.cache.load(key.span, waiter: waiter(number, turn))
-        }
-    }
-
-    /// Answers a slot for good and counts the key.
-    private mutating func settle(
-        _ slot: Slot, _ answer: Slot.Answer, isTouch: Bool, _ turn: borrowing Turn
-    ) {
-        slot.untouched = nil
-        replies.answer(slot, answer)
-        if case .nothing = answer {
-            turn.counters.add(isTouch ? .touchMisses : .getMisses)
-        } else {
-            turn.counters.add(isTouch ? .touchHits : .getHits)
-        }
     }
 }

@@ -11,6 +11,8 @@ import Protocol
 struct StoreTarget {
     let mode: WriteMode
     let isQuiet: Bool
+    /// For `ms`: what its answer needs.
+    var meta: KeptMetaRequest?
 }
 
 extension Session {
@@ -24,11 +26,24 @@ extension Session {
         let key = unsafe Span<UInt8>(_unsafeBytes: input[header.key])
         let draft = turn.cache.makeDraft(
             key: key, valueBytes: header.valueBytes, flags: header.flags, deadline: turn.deadline(header.expiration))
-        guard var draft else { return unsafe refuse(header, lineBytes: lineBytes, input, &turn) }
+        guard let draft else {
+            return unsafe refuse(
+                key: input[header.key], deletes: header.mode == .set, lineBytes: lineBytes,
+                valueBytes: header.valueBytes, isQuiet: header.isQuiet, &turn)
+        }
+        let target = StoreTarget(mode: WriteMode(header.mode), isQuiet: header.isQuiet, meta: nil)
+        return unsafe take(draft, target, lineBytes: lineBytes, valueBytes: header.valueBytes, input, &turn)
+    }
+
+    /// Fills a draft with what `input` holds behind the line; stores it if that is all.
+    @inline(__always)
+    mutating func take(
+        _ draft: consuming EntryDraft, _ target: StoreTarget, lineBytes: Int, valueBytes: Int,
+        _ input: UnsafeRawBufferPointer, _ turn: inout Turn
+    ) -> Step {
         settle(turn)
         turn.counters.add(.setCommands)
-        let target = StoreTarget(mode: WriteMode(header.mode), isQuiet: header.isQuiet)
-        let blockEnd = lineBytes &+ header.valueBytes &+ 2
+        let blockEnd = lineBytes &+ valueBytes &+ 2
         if blockEnd <= input.count, !draft.isStreamed {
             _ = unsafe draft.fill(UnsafeRawBufferPointer(rebasing: input[lineBytes..<blockEnd &- 2]))
             guard unsafe input[blockEnd &- 2] == 0x0D, unsafe input[blockEnd &- 1] == 0x0A else {
@@ -42,19 +57,18 @@ extension Session {
         return .done(lineBytes)
     }
 
-    /// Too large for this cache: says so, drops the data block, and for `set` the old value too.
-    private mutating func refuse(
-        _ header: StoreHeader, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
+    /// Too large for this cache: says so, drops the data block, and if `deletes` the old value too.
+    mutating func refuse(
+        key: UnsafeRawBufferPointer, deletes: Bool, lineBytes: Int, valueBytes: Int, isQuiet: Bool, _ turn: inout Turn
     ) -> Step {
-        if header.mode == .set {
-            let key = unsafe input[header.key]
+        if deletes {
             let outcome = turn.cache.delete(unsafe Span(_unsafeBytes: key), isBlind: true, now: turn.now, flight: proof)
             if case .unresolved(let obstacle) = outcome { return unsafe overcome(obstacle, key: key, turn) }
         }
         settle(turn)
         turn.counters.add(.valuesTooLarge)
-        if !header.isQuiet { reply(.error(.valueTooLarge), &turn) }
-        phase = .swallow(bytes: header.valueBytes + 2)
+        if !isQuiet { reply(.error(.valueTooLarge), &turn) }
+        phase = .swallow(bytes: valueBytes + 2)
         return .done(lineBytes)
     }
 
@@ -88,7 +102,8 @@ extension Session {
     private mutating func badDataChunk(_ target: StoreTarget, consumed: Int, _ turn: inout Turn) -> Step {
         draft = nil
         phase = .command
-        if !target.isQuiet { reply(.error(.badDataChunk), &turn) }
+        // A quiet `ms` hides only its nominal answer.
+        if !target.isQuiet || target.meta != nil { reply(.error(.badDataChunk), &turn) }
         return .done(consumed)
     }
 
@@ -118,6 +133,10 @@ extension Session {
 
     @inline(__always)
     private mutating func answer(_ outcome: StoreOutcome, _ target: StoreTarget, _ turn: inout Turn) {
+        if let meta = target.meta {
+            if meta.request.compareUnique != nil { countComparison(outcome, turn) }
+            return answer(outcome, meta, isQuiet: target.isQuiet, &turn)
+        }
         if case .compare = target.mode { countComparison(outcome, turn) }
         switch outcome {
         case .stored: acknowledge(.stored, isQuiet: target.isQuiet, &turn)

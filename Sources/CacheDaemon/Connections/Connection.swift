@@ -109,6 +109,7 @@ final class Connection {
         worker.turn.begin()
         session.sendReady(&worker.turn)
         if session.canGoOn, session.stall != .input {
+            // SAFETY: a session uses its input only during the call, and the input stays in place meanwhile.
             input.consume(unsafe session.process(input.readable, &worker.turn))
         }
         if canRead, wantsInput, !worker.turn.output.isFull { readAndProcess() }

@@ -3,8 +3,8 @@
 //     bytes:       VALUE a 0 5\r\nhello\r\nVALUE b 0 100000\r\n|\r\nEND\r\n
 //     references:                                              ^ 100000 bytes of a pinned entry go here
 //
-// Each worker has one that its connections take turns to fill; what a socket does not take at once moves into one of the
-// connection's own. Not thread-safe.
+// Each worker has one that its connections take turns to fill; what a socket does not take at once moves into one of
+// the connection's own. Not thread-safe.
 
 import CacheEngine
 import Glibc
@@ -81,6 +81,16 @@ struct Output: ~Copyable {
         bytes.append("\r\n")
     }
 
+    /// Appends the value of an entry that is being edited, and CR LF.
+    mutating func appendValue(_ edit: borrowing EntryEdit) {
+        if edit.valueBytes > Self.copiedBytesMax, let entry = edit.pin() {
+            appendReference(.entry(entry), bytes: edit.valueBytes)
+        } else {
+            unsafe bytes.append(edit.value)
+        }
+        bytes.append("\r\n")
+    }
+
     /// Appends the VALUE block of a pinned entry.
     mutating func appendValue(key: UnsafeRawBufferPointer, _ entry: PinnedEntry, includesCAS: Bool) {
         unsafe bytes.appendValueHeader(
@@ -113,6 +123,23 @@ struct Output: ~Copyable {
         referencedBytes += other.referencedBytes
         unsafe bytes.append(other.bytes.readable)
         other.removeAll()
+    }
+
+    /// The present end, to come back to.
+    var mark: OutputMark { OutputMark(bytes: bytes.count, references: references.count) }
+
+    /// Drops what was appended since `mark` was taken.
+    mutating func rewind(to mark: OutputMark) {
+        bytes.truncate(to: mark.bytes)
+        for reference in references[mark.references...] { referencedBytes -= unsafe reference.source.bytes.count }
+        references.removeLast(references.count - mark.references)
+    }
+
+    /// Moves the bytes that were appended since `mark` was taken; there are no references among them.
+    mutating func moveTail(from mark: OutputMark, to other: inout Output) {
+        let readable = unsafe bytes.readable
+        unsafe other.bytes.append(UnsafeRawBufferPointer(rebasing: readable[mark.bytes...]))
+        rewind(to: mark)
     }
 
     /// Forgets everything.
@@ -193,6 +220,12 @@ struct Output: ~Copyable {
         for index in references.indices { references[index].offset -= plain }
         bytes.consume(plain)
     }
+}
+
+/// A place in an output.
+struct OutputMark {
+    fileprivate let bytes: Int
+    fileprivate let references: Int
 }
 
 /// What became of sending.

@@ -2,9 +2,10 @@
 //
 //     get a b c        VALUE a -> output | slot for b: following = VALUE c, END | ...
 //
-// A slot is one part of a reply that is still to come: a value that is being read from disk, or the leave to acknowledge
-// a change once it is durable. Everything said after it waits in the slot's `following`. Slots are answered in any order
-// and leave in the order of the commands. Empty for connections whose replies all come from memory.
+// A slot is one part of a reply that is still to come: a value that is being read from disk, or the leave to
+// acknowledge a change once it is durable. Everything said after it waits in the slot's `following`. Slots are
+// answered in any order and leave in the order of the commands. Empty for connections whose replies all come from
+// memory.
 
 import CacheEngine
 import Primitives
@@ -16,6 +17,8 @@ final class Slot {
     enum Purpose {
         /// The value of a key; `touch` is the new deadline that a hit gets.
         case value(key: [UInt8], includesCAS: Bool, touch: Instant?)
+        /// What a meta command asked.
+        case meta(KeptMetaRequest)
         /// Durability of the changes acknowledged in `following`.
         case commit
     }
@@ -28,8 +31,18 @@ final class Slot {
         case entry(PinnedEntry)
         /// A value that comes in chunks, and how far it is.
         case stream(ValueStream, StreamStage)
+
+        /// Which version of the entry was found.
+        var cas: UInt64? {
+            switch self {
+            case .entry(let entry): entry.cas
+            case .stream(let stream, _): stream.cas
+            case .pending, .nothing: nil
+            }
+        }
     }
 
+    /// How far a stream is.
     enum StreamStage {
         case unstarted
         case chunkRequested
@@ -42,10 +55,26 @@ final class Slot {
     var answer = Answer.pending
     /// What `gat` found, while its touch waits.
     var untouched: Answer?
+    /// The answer, while the change that belongs to it is made durable.
+    var uncommitted: Answer?
+    /// The beginning of this part, as far as it is known.
+    var lead = Output()
     /// The replies after this part.
     var following = Output()
 
     init(_ purpose: Purpose) { self.purpose = purpose }
+
+    /// Whether the slot asks what a key holds.
+    var isRead: Bool { if case .commit = purpose { false } else { true } }
+
+    /// Whether the entry will be changed when it is found: what the client says next must see the change.
+    var isChange: Bool {
+        switch purpose {
+        case .value(_, _, let touch): touch != nil
+        case .meta(let question): question.request.changesEntry
+        case .commit: false
+        }
+    }
 }
 
 /// The slots of one connection, oldest first.
@@ -62,6 +91,10 @@ struct ReplyQueue: ~Copyable {
     ///
     /// While there are any, nothing that changes entries is executed, so that a client's commands keep their order.
     private(set) var openReads = 0
+    /// Of those, values of entries that will be changed when they are found.
+    ///
+    /// While there are any, nothing is executed.
+    private(set) var openChanges = 0
 
     var isEmpty: Bool { slots.isEmpty }
 
@@ -77,7 +110,8 @@ struct ReplyQueue: ~Copyable {
 
     /// Appends a slot; returns its number.
     mutating func append(_ slot: Slot) -> UInt32 {
-        if case .value = slot.purpose { openReads += 1 }
+        if slot.isRead { openReads += 1 }
+        if slot.isChange { openChanges += 1 }
         slots.append(slot)
         return number(at: slots.count - 1)
     }
@@ -96,7 +130,8 @@ struct ReplyQueue: ~Copyable {
     /// Sets the final answer of a slot that asked for a value.
     mutating func answer(_ slot: Slot, _ answer: Slot.Answer) {
         slot.answer = answer
-        if case .value = slot.purpose { openReads -= 1 }
+        if slot.isRead { openReads -= 1 }
+        if slot.isChange { openChanges -= 1 }
     }
 
     /// Moves what can be sent, up to the first part that still waits, into `output`, which has been sent before.
@@ -115,31 +150,28 @@ struct ReplyQueue: ~Copyable {
     private func send(
         _ slot: Slot, _ number: UInt32, _ output: inout Output, _ request: (ValueStream, UInt32) -> Void
     ) -> Bool {
-        switch (slot.answer, slot.purpose) {
-        case (.pending, _):
+        switch slot.answer {
+        case .pending, .stream(_, .chunkRequested):
             return false
-        case (.nothing, _), (.entry, .commit), (.stream, .commit):
-            break
-        case (.entry(let entry), .value(let key, let includesCAS, _)):
+        case .nothing:
+            output.take(&slot.lead)
+        case .entry(let entry):
+            guard case .value(let key, let includesCAS, _) = slot.purpose else { break }
+            // SAFETY: the key outlives the call.
             unsafe key.withUnsafeBytes { unsafe output.appendValue(key: $0, entry, includesCAS: includesCAS) }
-        case (.stream(let stream, .unstarted), .value(let key, let includesCAS, _)):
-            unsafe key.withUnsafeBytes {
-                unsafe output.bytes.appendValueHeader(
-                    key: $0, flags: stream.flags, count: stream.valueBytes, cas: includesCAS ? stream.cas : nil)
-            }
+        case .stream(let stream, .unstarted):
+            output.take(&slot.lead)
             slot.answer = .stream(stream, .chunkRequested)
             request(stream, number)
             return false
-        case (.stream(_, .chunkRequested), _):
-            return false
-        case (.stream(let stream, .chunkReady), _):
+        case .stream(let stream, .chunkReady):
             output.appendChunk(stream)
             guard stream.isComplete else {
                 slot.answer = .stream(stream, .chunkInOutput)
                 return false
             }
             output.bytes.append("\r\n")
-        case (.stream(let stream, .chunkInOutput), _):
+        case .stream(let stream, .chunkInOutput):
             guard output.isEmpty else { return false }
             slot.answer = .stream(stream, .chunkRequested)
             request(stream, number)

@@ -78,7 +78,9 @@ extension Cache {
         return try stored(try put(value, key, .set, attributes))
     }
 
-    /// Stores a value, whatever the key holds. See the form that takes a span.
+    /// Stores a value, whatever the key holds.
+    ///
+    /// - Throws: as the form that takes a span.
     @discardableResult
     public func set(
         _ value: [UInt8], forKey key: some CacheKey, timeToLive: Duration? = nil, flags: UInt32 = 0,
@@ -122,17 +124,19 @@ extension Cache {
         return try put(value.span, key, .compare(cas: cas), attributes).comparison
     }
 
-    /// Puts bytes behind the present value; nil if there is none. Flags, extended data and deadline stay.
+    /// Puts bytes behind the present value; nil if there is none, or the result would be too large.
     ///
-    /// O(both values).
+    /// O(both values). Flags, extended data and deadline stay.
     ///
-    /// - Throws: `.noRoom` if the result is too large; the present value stays then.
+    /// - Throws: `.noRoom` when the result's file cannot be written; the present value stays then.
     @discardableResult
     public func append(_ bytes: [UInt8], toValueForKey key: some CacheKey) throws(StorageError) -> UInt64? {
         try put(bytes.span, key, .append, .none).storedID
     }
 
-    /// Puts bytes before the present value; nil if there is none. As `append`.
+    /// Puts bytes before the present value; nil if there is none, or the result would be too large.
+    ///
+    /// - Throws: as `append`.
     @discardableResult
     public func prepend(_ bytes: [UInt8], toValueForKey key: some CacheKey) throws(StorageError) -> UInt64? {
         try put(bytes.span, key, .prepend, .none).storedID

@@ -112,9 +112,10 @@ extension Cache {
         return unsafe rest.withUnsafeBytes { unsafe draft.fill($0) }
     }
 
-    /// Stores `value` and waits until that is done, and durable where the cache promises so.
+    /// Stores `value` and waits until that is done and, if it `commits`, durable where the cache promises so.
     func put(
-        _ value: Span<UInt8>, _ key: Span<UInt8>, _ mode: WriteMode, _ attributes: StoredAttributes
+        _ value: Span<UInt8>, _ key: Span<UInt8>, _ mode: WriteMode, _ attributes: StoredAttributes,
+        commits: Bool = true
     ) throws(StorageError) -> StoreOutcome {
         guard var draft = try draft(key, valueBytes: value.count, attributes, now: clock.now()) else {
             removeRefused(key)
@@ -132,7 +133,8 @@ extension Cache {
             let outcome = store(&draft, mode, now: clock.now(), flight: flight)
             if let used = flight { finish(used) }
             guard case .unresolved(let obstacle) = outcome else {
-                try waitForCommit(after: outcome)
+                if case .noRoom = outcome { throw .noRoom }
+                if commits, case .stored = outcome, !isCommitted() { throw .notDurable }
                 return outcome
             }
             let box = mailbox ?? Mailbox()
@@ -147,15 +149,7 @@ extension Cache {
         mutate(key) { now, flight in delete(key, isBlind: true, now: now, flight: flight).step { _ in () } }
     }
 
-    private func waitForCommit(after outcome: StoreOutcome) throws(StorageError) {
-        switch outcome {
-        case .stored: if !isCommitted() { throw .notDurable }
-        case .noRoom: throw .noRoom
-        default: break
-        }
-    }
-
-    /// Waits until everything applied so far is durable, where the cache promises so. False if it never will be.
+    /// Waits until everything applied so far is durable, where the cache promises so; false if it never will be.
     @discardableResult
     func isCommitted() -> Bool {
         guard waitsForCommit else { return true }
@@ -186,7 +180,7 @@ extension TouchOutcome {
     var step: Step<Bool> {
         switch self {
         case .touched: .done(true)
-        case .notFound: .done(false)
+        case .notFound, .exists: .done(false)
         case .unresolved(let obstacle): .unresolved(obstacle)
         }
     }

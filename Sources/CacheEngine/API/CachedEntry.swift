@@ -8,7 +8,7 @@ public struct CachedEntry: Sendable, Equatable {
     public var value: [UInt8]
     /// The number that was stored with it.
     public var flags: UInt32
-    /// The id of this version of the value, for `compareAndSet`. Never repeats.
+    /// The id of this version of the value, for `compareAndSet`; it never repeats.
     public var cas: UInt64
     /// The data that was stored beside it.
     public var extended: [UInt8]
@@ -43,7 +43,7 @@ public struct CachedEntry: Sendable, Equatable {
 }
 
 extension Instant {
-    /// The deadline of what lives for `time` from now on; rounded up to a whole millisecond. nil: `.never`.
+    /// The deadline of what lives for `time` from now on, rounded up to a whole millisecond; `.never` for nil.
     func advanced(by time: Duration?) -> Instant {
         guard let time else { return .never }
         return advanced(byMilliseconds: time.milliseconds)

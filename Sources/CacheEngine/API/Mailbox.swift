@@ -54,4 +54,12 @@ final class Mailbox: CompletionQueue {
             if let ready { continuation.resume(returning: ready) }
         }
     }
+
+    /// The next completion with this token, as `next`.
+    func nextSuspending(_ token: UInt64) async -> Completion {
+        while true {
+            let completion = await nextSuspending()
+            if completion.token == token { return completion }
+        }
+    }
 }

@@ -146,6 +146,7 @@ final class DiskReader {
             }
             state.flights[flight.hash] = nil
             state.link(found)
+            if !loads.isEmpty { state.bump(found, now: now) }
             state.counters.promotions += 1
             state.counters.diskHits += loads.count
             for waiter in loads { news.append((waiter, pinned(found, shard), nil)) }

@@ -13,7 +13,8 @@ import Primitives
 final class DiskStart: Sendable {
     /// For the opening thread, then for the writer's alone.
     let confinedDirectory: Confined<StoreDirectory>
-    let verdict: StartVerdict
+    /// What was found, in words for the log.
+    let report: String
     let generations: Generations
     let files: ValueFiles
     let flushGeneration: UInt64
@@ -28,18 +29,21 @@ final class DiskStart: Sendable {
         let path = options.directory
         do {
             let directory = try StoreDirectory.open(path: path)
-            verdict = try directory.start(
+            let verdict = try directory.start(
                 policy: options.afterPowerLoss == .keep ? .keep : .discard,
                 durability: Self.durability(options), bootID: Self.bootID)
+            var report = Self.report(verdict)
             var store = try Self.openStore(directory, options)
             var journal = try Self.openJournal(directory, options, verdict.journalIsValid, store.index.sequence)
-            if journal.isBarred {
-                // Writes were acknowledged that neither index nor journal have: nothing in this store can be believed.
+            if let doubt = Self.doubt(journal, verdict, store.index) {
                 store.index.close()
-                try directory.quarantine("stopped while writes could not reach the disk")
+                try directory.quarantine(doubt)
+                report = "store quarantined, started empty: \(doubt)"
+                unsafe munmap(journal.mapping, JournalFile.headerBytes + journal.capacity)
                 store = try Self.openStore(directory, options)
                 journal = try Self.openJournal(directory, options, false, store.index.sequence)
             }
+            self.report = report
             self.journal = Confined(journal)
             index = Confined(store.index)
             confinedDirectory = Confined(directory)
@@ -57,8 +61,15 @@ final class DiskStart: Sendable {
         flushAt = index.value.flushAt
     }
 
-    /// What was found, in words for the log.
-    var report: String {
+    /// Why the store cannot be believed, as its journal is; nil if it can.
+    private static func doubt(_ journal: JournalFile, _ verdict: StartVerdict, _ index: DiskIndex) -> String? {
+        if journal.isBarred { return "stopped while writes could not reach the disk" }
+        // After a clean stop the index has everything.
+        guard journal.isLost, verdict == .resumed(afterCrash: true), index.totals.entries > 0 else { return nil }
+        return "the journal is lost, and with it what had not reached the index"
+    }
+
+    private static func report(_ verdict: StartVerdict) -> String {
         switch verdict {
         case .fresh: "new store"
         case .resumed(afterCrash: false): "resumed after a clean stop"

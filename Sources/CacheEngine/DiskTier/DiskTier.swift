@@ -155,13 +155,16 @@ final class DiskTier: Sendable {
 
     // MARK: Jobs of the reader threads
 
-    func enqueue(_ job: DiskJob) {
+    /// Hands a job to the reader threads; false if the tier is stopping.
+    @discardableResult
+    func enqueue(_ job: DiskJob) -> Bool {
         let isAccepted = jobs.withLock { queue in
             guard !queue.isStopping else { return false }
             queue.jobs.append(job)
             return true
         }
         if isAccepted { jobsReady.signal() }
+        return isAccepted
     }
 
     /// The next job; waits for one. nil when the tier is stopping and no job is left.
@@ -251,13 +254,20 @@ final class DiskTier: Sendable {
     }
 }
 
-/// Limits of the disk tier that may change while it runs.
-struct DiskLimits: Sendable {
-    var bytesMax: Int
-    var entriesMax: Int?
-    var ageMax: Int64?
-    var ageBase: AgeBase
-    var freeBytesMin: Int?
+/// Limits of the disk tier that may change while it runs; nil is unlimited.
+public struct DiskLimits: Sendable, Equatable {
+    /// Allocated bytes of the whole directory.
+    public var bytesMax: Int
+    /// Number of entries.
+    public var entriesMax: Int?
+    /// Entries older than this are trimmed, in milliseconds.
+    public var ageMax: Int64?
+    /// What `ageMax` counts from.
+    public var ageBase: AgeBase
+    /// Bytes to leave free on the file system; nil: no check.
+    public var freeBytesMin: Int?
+    /// Values up to this many bytes live in the index, larger ones in files.
+    public var inlineBytesMax: Int
 
     init(_ options: DiskOptions) {
         bytesMax = options.bytesMax
@@ -265,6 +275,7 @@ struct DiskLimits: Sendable {
         ageMax = options.ageMax
         ageBase = options.ageBase
         freeBytesMin = options.freeBytesMin
+        inlineBytesMax = options.inlineBytesMax
     }
 }
 

@@ -9,10 +9,15 @@ import Primitives
 
 /// Confined to the writer's thread.
 final class DiskTrimmer {
-    private static let sliceRows = 256
+    /// Rows that are deleted in one slice, at most.
+    static let sliceRows = 256
+    /// Rows that are looked at in one slice of a walk through all rows.
+    static let walkRows = 1024
     /// Trimming over a limit goes on until the use is below this share of it.
     private static let lowWatermark = 0.97
     private static let vacuumPagesPerStep = 256
+    /// What the directory takes besides journal, index and values: 256 subdirectories of a block each, and small files.
+    private static let smallBytes = 256 * ValueFiles.blockBytes + (64 << 10)
 
     private enum Walk {
         case none
@@ -24,8 +29,14 @@ final class DiskTrimmer {
     /// Whether the last step stopped for its slice, not because there was nothing to do.
     private(set) var hasMore = false
 
+    /// Rows of flushed generations that were deleted since the last flush.
+    private var sweptRows = 0
+
     /// Rows of flushed generations are to be deleted.
-    func beginFlushSweep() { flushWalk = .at(0) }
+    func beginFlushSweep() {
+        flushWalk = .at(0)
+        sweptRows = 0
+    }
 
     /// One slice of trimming.
     func step(_ writer: DiskWriter) {
@@ -60,14 +71,18 @@ final class DiskTrimmer {
     // MARK: Reasons
 
     private func trimExpired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
-        let now = writer.memory.wall(writer.memory.clock.now())
-        let candidates = try index.expired(before: now, limit: Self.sliceRows)
-        // A touch in the journal may have given the entry more time.
-        let victims = candidates.filter { candidate in
-            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
-        }
+        let victims = try expired(index, writer)
         try delete(victims, index, writer, countAs: .expirations)
         return victims.count == Self.sliceRows
+    }
+
+    /// Some rows whose time is over.
+    func expired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> [TrimCandidate] {
+        let now = writer.memory.wall(writer.memory.clock.now())
+        // A touch in the journal may have given the entry more time.
+        return try index.expired(before: now, limit: Self.sliceRows).filter { candidate in
+            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
+        }
     }
 
     private func trimOverLimits(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
@@ -75,23 +90,35 @@ final class DiskTrimmer {
         let excessBytes = excess(index, writer, limits)
         let excessEntries = limits.entriesMax.map { index.totals.entries - $0 } ?? 0
         guard excessBytes > 0 || excessEntries > 0 else { return false }
+        return try evict(entries: excessEntries, bytes: excessBytes, index, writer).hasMore
+    }
+
+    /// Deletes some of the least recently used rows, no more than asked for.
+    func evict(
+        entries: Int, bytes: Int, _ index: DiskIndex, _ writer: DiskWriter
+    ) throws(DiskError) -> (removed: Int, hasMore: Bool) {
         let candidates = try index.leastRecent(limit: Self.sliceRows)
         var victims: [TrimCandidate] = []
         var freed = 0
         try index.begin()
-        for candidate in candidates where freed < excessBytes || victims.count < excessEntries {
+        for candidate in candidates where freed < bytes || victims.count < entries {
             if try spare(candidate, index, writer) { continue }
             victims.append(candidate)
             freed += max(candidate.fileBytes, candidate.valueBytes + 128)
         }
-        try deleteAndCommit(victims, index, writer, countAs: .evictions)
-        return !candidates.isEmpty
+        let removed = try deleteAndCommit(victims, index, writer, countAs: .evictions)
+        return (removed, !candidates.isEmpty)
+    }
+
+    /// Bytes of the index that hold something, and of the value files.
+    static func usedBytes(_ index: DiskIndex) -> Int {
+        index.pageBytes - index.freePages * index.pageSize + index.totals.fileBytes
     }
 
     /// Bytes to get rid of: what is used beyond the limit, down to the low watermark; more if the file system is short.
     private func excess(_ index: DiskIndex, _ writer: DiskWriter, _ limits: DiskLimits) -> Int {
-        let used = index.pageBytes - index.freePages * index.pageSize + index.totals.fileBytes
-        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits)
+        let used = Self.usedBytes(index)
+        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits) + Self.smallBytes
         let limit = max(0, limits.bytesMax - fixed)
         var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
         if let freeMin = limits.freeBytesMin {
@@ -127,28 +154,50 @@ final class DiskTrimmer {
         let border = WallTime(milliseconds: now.milliseconds - ageMax)
         switch limits.ageBase {
         case .access:
-            let candidates = try index.idle(accessedBefore: border, limit: Self.sliceRows)
-            if candidates.isEmpty { return false }
-            var victims: [TrimCandidate] = []
-            try index.begin()
-            for candidate in candidates where try !spare(candidate, index, writer) { victims.append(candidate) }
-            try deleteAndCommit(victims, index, writer, countAs: .expirations)
-            return candidates.count == Self.sliceRows
+            return try evict(accessedBefore: border, index, writer).hasMore
         case .write:
             let start: Int64 = if case .at(let row) = writtenWalk { row } else { 0 }
-            let page = try index.writtenBefore(border, after: start, limit: Self.sliceRows * 4)
+            let page = try index.writtenBefore(border, after: start, limit: Self.walkRows)
             try delete(page.candidates, index, writer, countAs: .expirations)
             writtenWalk = page.next.map(Walk.at) ?? .none
             return page.next != nil
         }
     }
 
+    /// Deletes some of the rows that were last used before `border`.
+    func evict(
+        accessedBefore border: WallTime, _ index: DiskIndex, _ writer: DiskWriter
+    ) throws(DiskError) -> (removed: Int, hasMore: Bool) {
+        let candidates = try index.idle(accessedBefore: border, limit: Self.sliceRows)
+        if candidates.isEmpty { return (0, false) }
+        var victims: [TrimCandidate] = []
+        try index.begin()
+        for candidate in candidates where try !spare(candidate, index, writer) { victims.append(candidate) }
+        let removed = try deleteAndCommit(victims, index, writer, countAs: .expirations)
+        return (removed, candidates.count == Self.sliceRows)
+    }
+
     private func sweepFlushed(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         guard case .at(let start) = flushWalk else { return false }
-        let page = try index.flushed(upTo: index.flushGeneration, after: start, limit: Self.sliceRows * 4)
-        try delete(page.candidates, index, writer, countAs: nil)
+        let page = try index.flushed(upTo: index.flushGeneration, after: start, limit: Self.walkRows)
+        sweptRows += try delete(page.candidates, index, writer, countAs: nil)
         flushWalk = page.next.map(Walk.at) ?? .none
         return page.next != nil
+    }
+
+    /// One slice of the removal of flushed rows, for a caller who waits for it: rows removed since the flush, and rows
+    /// still to be looked at (0: done).
+    func sweepStep(_ writer: DiskWriter) -> (removed: Int, left: Int) {
+        guard let index = writer.index else { return (sweptRows, 0) }
+        do throws(DiskError) {
+            let hasMore = try sweepFlushed(index, writer)
+            writer.publishReport()
+            return (sweptRows, hasMore ? max(1, index.totals.entries) : 0)
+        } catch {
+            index.rollback()
+            writer.disk.counters.add(to: .writeErrors)
+            return (sweptRows, 0)
+        }
     }
 
     // MARK: Doing it
@@ -156,29 +205,33 @@ final class DiskTrimmer {
     /// The write-ahead log is checkpointed when it has grown beyond this.
     private static func walBytesMax(_ limits: DiskLimits) -> Int { min(16 << 20, limits.bytesMax / 16) }
 
-    private func delete(
+    /// Deletes rows and their files; returns how many rows were still there.
+    @discardableResult
+    func delete(
         _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
-    ) throws(DiskError) {
-        guard !victims.isEmpty else { return }
+    ) throws(DiskError) -> Int {
+        guard !victims.isEmpty else { return 0 }
         try index.begin()
-        try deleteAndCommit(victims, index, writer, countAs: counter)
+        return try deleteAndCommit(victims, index, writer, countAs: counter)
     }
 
     /// Deletes rows in the open transaction, commits it, then removes their files.
     private func deleteAndCommit(
         _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
-    ) throws(DiskError) {
+    ) throws(DiskError) -> Int {
         var files: [UInt64] = []
         var changes = RowChanges()
         for victim in victims {
-            let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation)
+            guard let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation) else { continue }
             changes.delete(victim.hash, old)
-            if let old, old.fileBytes > 0 { files.append(old.generation) }
+            if old.fileBytes > 0 { files.append(old.generation) }
         }
+        let removed = changes.removed.count
         try index.commit()
         writer.filters.apply(changes)
         writer.removeFiles(files)
-        if let counter { writer.disk.counters.add(victims.count, to: counter) }
+        if let counter { writer.disk.counters.add(removed, to: counter) }
+        return removed
     }
 
     private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) {

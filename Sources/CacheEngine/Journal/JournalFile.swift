@@ -59,6 +59,8 @@ struct JournalFile {
     private(set) var sequence: UInt64 = 0
     /// Writes were acknowledged that the file does not have.
     private(set) var isBarred = false
+    /// There was to be a journal to replay, and it could not be read: what it acknowledged is not known.
+    private(set) var isLost = false
 
     /// Opens the journal in `descriptor` (owned; closed here) for a store whose index has everything up to
     /// `indexSequence`.
@@ -69,12 +71,20 @@ struct JournalFile {
         descriptor: Int32, capacity wanted: Int, seed: UInt64, boot: UInt64, replays: Bool, indexSequence: UInt64
     ) throws(Failure) -> JournalFile {
         defer { close(descriptor) }
-        if replays, let old = try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
-            // A journal of another size is drained first; the new size comes with a start that finds it empty.
-            if old.head != old.tail || old.isBarred || old.capacity == wanted { return old }
-            unsafe munmap(old.mapping, headerBytes + old.capacity)
+        var isLost = false
+        if replays {
+            switch try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
+            case .whole(let old):
+                // A journal of another size is drained first; the new size comes with a start that finds it empty.
+                if old.head != old.tail || old.isBarred || old.capacity == wanted { return old }
+                unsafe munmap(old.mapping, headerBytes + old.capacity)
+            case .lost: isLost = true
+            case .ofAnotherBoot: break
+            }
         }
-        return try fresh(descriptor, capacity: wanted, seed: seed, boot: boot, sequence: indexSequence)
+        var file = try fresh(descriptor, capacity: wanted, seed: seed, boot: boot, sequence: indexSequence)
+        file.isLost = isLost
+        return file
     }
 
     private init(capacity: Int, seed: UInt64, mapping: UnsafeMutableRawPointer) {
@@ -102,26 +112,35 @@ struct JournalFile {
         return file
     }
 
-    /// The file as it is, if it is a journal of this boot; nil if it has to be made anew.
+    /// What an existing file can be.
+    private enum Existing {
+        case whole(JournalFile)
+        /// No journal, or one whose records cannot be found, or do not follow the index.
+        case lost
+        /// What it acknowledged is the start policy's business.
+        case ofAnotherBoot
+    }
+
     private static func existing(
         _ descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
-    ) throws(Failure) -> JournalFile? {
+    ) throws(Failure) -> Existing {
         var status = stat()
         if unsafe fstat(descriptor, &status) != 0 { throw Failure(operation: "stat", errno: errno) }
-        guard status.st_size > headerBytes, status.st_size % 8 == 0 else { return nil }
+        guard status.st_size > headerBytes, status.st_size % 8 == 0 else { return .lost }
         let mapping = unsafe try map(descriptor, Int(status.st_size))
         func field(_ offset: Int) -> UInt64 { unsafe mapping.load(fromByteOffset: offset, as: UInt64.self) }
         let capacity = Int(status.st_size) - headerBytes
         let isOurs =
             field(Offset.magic) == magic && field(Offset.version) == version && field(Offset.seed) == seed
-            && field(Offset.capacity) == UInt64(capacity) && field(Offset.boot) == boot
+            && field(Offset.capacity) == UInt64(capacity)
+        let isOfThisBoot = field(Offset.boot) == boot
         var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: mapping)
-        guard isOurs, file.recover(indexSequence: indexSequence) else {
+        guard isOurs, isOfThisBoot, file.recover(indexSequence: indexSequence) else {
             unsafe munmap(mapping, Int(status.st_size))
-            return nil
+            return isOurs && !isOfThisBoot ? .ofAnotherBoot : .lost
         }
         file.isBarred = field(Offset.barred) != 0
-        return file
+        return .whole(file)
     }
 
     private static func map(_ descriptor: Int32, _ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {

@@ -195,7 +195,10 @@ enum AllocationSize {
 }
 
 extension Instant {
-    /// Whole seconds of the boot clock, as entries keep their access and write times.
+    /// Boot second 0 as entries keep it: they may be older than the boot.
+    static let bootSecondsBias: Int64 = 1 << 31
+
+    /// Whole seconds of the boot clock, biased, as entries keep their access and write times.
     @inline(__always)
-    var bootSeconds: UInt32 { UInt32(truncatingIfNeeded: milliseconds / 1000) }
+    var bootSeconds: UInt32 { UInt32(clamping: milliseconds / 1000 &+ Self.bootSecondsBias) }
 }

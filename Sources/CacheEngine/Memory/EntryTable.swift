@@ -156,6 +156,13 @@ struct EntryTable: ~Copyable {
         Self.visitChain(unsafe buckets[position], body)
     }
 
+    /// Visits all positions that are `residue` modulo `modulus`, an earlier number of positions.
+    ///
+    /// A walk over the residues visits every entry that is there all the while exactly once, however the table grows.
+    func visit(residue: Int, modulus: Int, _ body: (EntryBlock) -> Void) {
+        for position in stride(from: residue, to: positions, by: modulus) { visit(position: position, body) }
+    }
+
     private static func visitChain(_ first: EntryBlock?, _ body: (EntryBlock) -> Void) {
         var block = first
         while let current = block {

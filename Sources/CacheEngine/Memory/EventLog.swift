@@ -37,7 +37,8 @@ final class EventLog: Sendable {
     private struct State {
         var waiting: [CacheEvent] = []
         var dropped = 0
-        var observers: [Observer] = []
+        var observers: [(id: Int, observer: Observer)] = []
+        var nextID = 0
     }
 
     private static let waitingMax = 8192
@@ -46,9 +47,26 @@ final class EventLog: Sendable {
     /// Guards events that wait for delivery and the observers. A leaf.
     private let state = Guarded(State(), rank: .leaf)
 
-    func add(_ observer: @escaping Observer) {
-        state.withLock { $0.observers.append(observer) }
+    /// Adds an observer; returns its id.
+    func add(_ observer: @escaping Observer) -> Int {
+        let id = state.withLock { state in
+            state.nextID += 1
+            state.observers.append((state.nextID, observer))
+            return state.nextID
+        }
         isObserved.store(true, ordering: .relaxed)
+        return id
+    }
+
+    /// Removes an observer, if it is still there.
+    func remove(_ id: Int) {
+        let isLast = state.withLock { state in
+            state.observers.removeAll { $0.id == id }
+            if !state.observers.isEmpty { return false }
+            state.waiting = []
+            return true
+        }
+        if isLast { isObserved.store(false, ordering: .relaxed) }
     }
 
     @inline(__always)
@@ -78,6 +96,6 @@ final class EventLog: Sendable {
             return taken
         }
         if events.isEmpty && dropped == 0 { return }
-        for observer in observers { observer(events, dropped) }
+        for (_, observer) in observers { observer(events, dropped) }
     }
 }

@@ -39,7 +39,7 @@ extension MemoryTier {
     }
 
     func wallTime(bootSeconds: UInt32) -> WallTime {
-        WallTime(milliseconds: Int64(bootSeconds) * 1000 + wallOffset)
+        WallTime(milliseconds: (Int64(bootSeconds) - Instant.bootSecondsBias) * 1000 + wallOffset)
     }
 
     /// Unlinks the stub that a failed stream was opened for. False if the key holds something else by now.

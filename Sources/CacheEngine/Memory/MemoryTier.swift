@@ -17,9 +17,11 @@ final class MemoryTier: Sendable {
     /// Civil time minus boot time in ms, fixed when the cache was opened: a clock jump while it runs moves no deadline.
     let wallOffset: Int64
     private let valueMax: Atomic<Int>
+    /// Guards the limits in force, as they were given.
+    private let given: Guarded<MemoryOptions>
 
     init(_ options: MemoryOptions, seed: UInt64, clock: any TimeSource, events: EventLog) {
-        let count = options.shards ?? Self.shardCount(bytesMax: options.bytesMax)
+        let count = options.shards ?? Self.shardCount(options)
         invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
         let limits = Self.split(options, over: count)
         shards = (0..<count).map { _ in Guarded(Shard(limits: limits), rank: .shard) }
@@ -29,20 +31,22 @@ final class MemoryTier: Sendable {
         self.events = events
         wallOffset = clock.wall().milliseconds - clock.now().milliseconds
         valueMax = Atomic(Self.effectiveValueMax(options, limits))
+        given = Guarded(options, rank: .leaf)
     }
 
     /// Enough shards that threads rarely meet, few enough that a shard still holds several of the largest values.
-    private static func shardCount(bytesMax: Int?) -> Int {
-        guard let bytesMax else { return 16 }
-        var count = 1
-        while count < 16, bytesMax / (count * 2) >= 4 << 20 { count *= 2 }
+    private static func shardCount(_ options: MemoryOptions) -> Int {
+        var count = 16
+        while count > 1, (options.bytesMax ?? .max) / count < 4 << 20 || (options.entriesMax ?? .max) / count < 256 {
+            count /= 2
+        }
         return count
     }
 
     private static func split(_ options: MemoryOptions, over count: Int) -> ShardLimits {
         ShardLimits(
             bytes: options.bytesMax.map { max(1, $0 / count) },
-            entries: options.entriesMax.map { max(1, ($0 + count - 1) / count) })
+            entries: options.entriesMax.map { max(1, $0 / count) })
     }
 
     private static func effectiveValueMax(_ options: MemoryOptions, _ limits: ShardLimits) -> Int {
@@ -52,8 +56,12 @@ final class MemoryTier: Sendable {
     /// Larger values are not kept in memory.
     var valueBytesMax: Int { valueMax.load(ordering: .relaxed) }
 
-    /// Applies new limits and evicts down to them.
+    /// The limits in force, as they were given.
+    var limits: MemoryOptions { given.withLock { $0 } }
+
+    /// Applies new limits and evicts down to them. The number of shards stays.
     func setLimits(_ options: MemoryOptions) {
+        given.withLock { $0 = options }
         let limits = Self.split(options, over: shards.count)
         valueMax.store(Self.effectiveValueMax(options, limits), ordering: .relaxed)
         let now = clock.now()

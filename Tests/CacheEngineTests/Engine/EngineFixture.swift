@@ -8,7 +8,9 @@ import Testing
 
 @testable import CacheEngine
 
-/// A cache that can be closed, opened again, and recounted. One test's own.
+/// A cache that can be closed, opened again, and recounted.
+///
+/// One test's own.
 final class EngineFixture {
     let scratch: TempDirectory
     let clock: ManualClock
@@ -87,18 +89,6 @@ extension Cache {
         }
     }
 
-    /// Runs `body` on the writer's thread and waits for it.
-    func onWriter(_ body: @escaping @Sendable (DiskWriter) -> Void) {
-        let box = Mailbox()
-        let waiter = box.waiter()
-        if disk?.ask({ writer in
-            body(writer)
-            waiter.complete(.retry)
-        }) == true {
-            _ = box.next()
-        }
-    }
-
     /// Keys in memory from the least to the most recently used, of one shard.
     func keysOldestFirst(shard: Int = 0) -> [String] {
         memory.shards[shard].withLock { shard in
@@ -141,7 +131,9 @@ extension Cache {
         }
     }
 
-    /// Checks the disk tier's counters against its rows and files. Settle first.
+    /// Checks the disk tier's counters against its rows and files.
+    ///
+    /// Settle first.
     func checkDiskCounters(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) throws {
         guard let disk else { return }
         let location = disk.store.withLock { $0.location }
@@ -163,5 +155,23 @@ extension Cache {
         let files = FileManager.default.enumerator(atPath: values.path)?.compactMap { $0 as? String } ?? []
         #expect(
             totals.fileEntries == files.filter { $0.contains("/") }.count, comment, sourceLocation: sourceLocation)
+    }
+}
+
+/// Waits for what another thread does; fails after a minute.
+func until(sourceLocation: SourceLocation = #_sourceLocation, _ condition: () -> Bool) {
+    for _ in 0..<60_000 {
+        if condition() { return }
+        usleep(1000)
+    }
+    Issue.record("waited in vain", sourceLocation: sourceLocation)
+}
+
+/// Allocated bytes of all files below a directory, as du(1) counts them.
+func allocatedBytes(below path: String) -> Int {
+    let names = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
+    return names.reduce(0) { total, name in
+        var status = stat()
+        return stat("\(path)/\(name)", &status) == 0 ? total + Int(status.st_blocks) * 512 : total
     }
 }

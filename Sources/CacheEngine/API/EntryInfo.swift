@@ -1,0 +1,69 @@
+// What can be known about an entry without reading, or using, its value.
+
+import Primitives
+
+/// An entry's metadata.
+///
+/// Asking for it does not count as a use.
+public struct EntryInfo: Sendable, Equatable {
+    /// Where the value is.
+    public enum Storage: String, Sendable, CaseIterable {
+        /// In memory.
+        case memory
+        /// In the disk tier's journal or index.
+        case inline
+        /// In a file of its own.
+        case file
+    }
+
+    /// The key.
+    public var key: [UInt8]
+    /// Bytes of the value.
+    public var valueBytes: Int
+    /// Bytes of the data beside the value.
+    public var extendedBytes: Int
+    /// The number that was stored with the value.
+    public var flags: UInt32
+    /// The id of this version of the value.
+    public var cas: UInt64
+    /// Time since the value was stored, to the second.
+    public var age: Duration
+    /// Time since the value was last read or stored, to the second; coarser for entries on disk.
+    public var idle: Duration
+    /// What is left of its time to live; nil: it does not expire.
+    public var timeToLive: Duration?
+    /// Where a retrieval would find the value.
+    public var storage: Storage
+
+    /// The tier that a retrieval would be answered from.
+    public var tier: Tier { storage == .memory ? .memory : .disk }
+}
+
+extension EntryInfo {
+    /// An entry in memory.
+    init(_ block: EntryBlock, now: Instant) {
+        self.init(
+            key: unsafe Array(block.key), valueBytes: block.valueBytes, extendedBytes: block.extendedBytes,
+            flags: block.flags, cas: block.cas, age: .seconds(Int64(now.bootSeconds) - Int64(block.written)),
+            idle: .seconds(Int64(now.bootSeconds) - Int64(block.accessed)),
+            timeToLive: block.deadline.timeLeft(at: now), storage: block.isStub ? .file : .memory)
+    }
+
+    /// An entry on disk.
+    ///
+    /// `wall` is `now` in civil time.
+    init(
+        key: [UInt8], _ metadata: EntryMetadata, extendedBytes: Int, deadline: Instant, now: Instant, wall: WallTime,
+        isFile: Bool
+    ) {
+        self.init(
+            key: key, valueBytes: metadata.valueBytes, extendedBytes: extendedBytes, flags: metadata.flags,
+            cas: metadata.cas, age: .seconds(Self.seconds(from: metadata.written, to: wall)),
+            idle: .seconds(Self.seconds(from: max(metadata.accessed, metadata.written), to: wall)),
+            timeToLive: deadline.timeLeft(at: now), storage: isFile ? .file : .inline)
+    }
+
+    private static func seconds(from start: WallTime, to end: WallTime) -> Int64 {
+        max(0, end.milliseconds.subtractingReportingOverflow(start.milliseconds).partialValue) / 1000
+    }
+}
