@@ -158,6 +158,10 @@ final class Server {
 
     private func announce(_ settings: Settings) {
         let log = service.log
+        if !settings.optionsWithoutEffect.isEmpty {
+            let names = settings.optionsWithoutEffect.joined(separator: ", ")
+            log.write(.notice, "without effect", ["options": names])
+        }
         for socket in sockets { log.write(.notice, "listening", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",

@@ -13,13 +13,14 @@ extension Cache {
         onDiskState: @escaping @Sendable (DiskState, String) -> Void = { _, _ in }
     ) throws(CacheError) -> Cache {
         if let problem = options.problem { throw .invalidOption(problem) }
-        let events = EventLog()
+        let background = Background()
+        let events = EventLog { background.deliverEvents() }
         guard let diskOptions = options.disk else {
             let seed = SystemRandomNumberGenerator.seed()
             let memory = MemoryTier(options.memory, seed: seed, clock: clock, events: events)
             let cache = Cache(
                 options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
-                background: Background(), flushAt: .never)
+                background: background, flushAt: .never)
             cache.background.start(cache)
             return cache
         }
@@ -30,7 +31,7 @@ extension Cache {
         disk.setFlushGeneration(flush.generation)
         let cache = Cache(
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
-            background: Background(), flushAt: flush.at.map(memory.instant) ?? .never)
+            background: background, flushAt: flush.at.map(memory.instant) ?? .never)
         disk.start(start)
         cache.performDueFlush(clock.now())
         cache.background.start(cache)

@@ -43,6 +43,7 @@ final class Connection {
     private var isScheduled = false
     private var isLingering = false
     private var isClosed = false
+    private var isCloseTold = false
 
     // For the deadlines.
     private let card: ConnectionCard
@@ -61,12 +62,13 @@ final class Connection {
         readWatch = watch
         try watch.start()
         worker.service.register(card, fd: fd)
+        tell(closed: nil)
     }
 
     // MARK: What wakes a connection
 
     private func becameReadable() {
-        if isLingering { return discardInput() }
+        if isLingering || session.isWatching { return discardInput() }
         guard wantsInput else {
             // The watch is level-triggered: without this it would fire every turn. `settle` starts it again.
             readWatch?.stop()
@@ -87,10 +89,13 @@ final class Connection {
     ///
     /// Replies go out at the end of the worker's turn, together with those of other answers that came with it.
     func complete(_ completion: Completion, number: UInt32) {
-        worker.turn.begin()
+        worker.turn.begin(descriptor: fd)
         session.complete(completion, number: number, &worker.turn)
         schedule()
     }
+
+    /// Lines wait for this connection, which watches.
+    func linesReady() { schedule() }
 
     /// The daemon stops: executes what has come whole, then closes.
     func drain() {
@@ -106,7 +111,7 @@ final class Connection {
 
     private func run(canRead: Bool) {
         guard !isClosed, !isLingering, sendLeftover() else { return }
-        worker.turn.begin()
+        worker.turn.begin(descriptor: fd)
         session.sendReady(&worker.turn)
         if session.canGoOn, session.stall != .input {
             // SAFETY: a session uses its input only during the call, and the input stays in place meanwhile.
@@ -240,6 +245,11 @@ final class Connection {
             input.releaseIfEmpty()
         case .turn, .output:
             schedule()
+        case .watching:
+            // Only to see the client's end.
+            card.isWatching = true
+            if isInputOver { return linger() }
+            guard let readWatch, start(readWatch) else { return }
         case .slots, .engine:
             break
         }
@@ -259,6 +269,7 @@ final class Connection {
     /// Closing with unread input makes the kernel reset the connection, and the client may lose the last reply.
     private func linger() {
         logFatal()
+        tellClosed(session.fatal != nil ? .error : worker.isDraining ? .shutdown : .normal)
         isLingering = true
         card.lastActivity = worker.turn.now
         if shutdown(fd, Int32(SHUT_WR)) != 0 { return close() }
@@ -270,6 +281,7 @@ final class Connection {
         let memory = unsafe worker.readMemory
         let count = unsafe recv(fd, memory.baseAddress, memory.count, 0)
         if count > 0 { return }
+        if count == 0 { hasClientFinished = true }
         // A stopping daemon waits only for clients that were just sending.
         if count == 0 || (errno != EAGAIN && errno != EINTR) || worker.isDraining { close() }
     }
@@ -281,13 +293,32 @@ final class Connection {
             worker.service.noteBinaryClient(of: PeerAddress(fd))
         }
         worker.service.log.write(
-            .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.replyLine)"])
+            .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.reason)"])
+    }
+
+    /// Tells those who watch connections that this one ends, once.
+    private func tellClosed(_ reason: CloseReason) {
+        guard !isCloseTold else { return }
+        isCloseTold = true
+        tell(closed: reason)
+    }
+
+    private func tell(closed reason: CloseReason?) {
+        let service = worker.service
+        guard service.watchers.observation.includes(.connectionEvents) else { return }
+        let peer = PeerAddress(fd)
+        let watched = WatchedPeer(host: peer.host, port: peer.portNumber, descriptor: fd)
+        service.watchers.publish(.connectionEvents, at: service.cache.clock.wall()) {
+            $0.appendWatchedConnection(watched, closed: reason)
+        }
     }
 
     /// Closes now.
     func close() {
         guard !isClosed else { return }
         isClosed = true
+        // Whoever had another reason has told it before.
+        tellClosed(worker.isDraining ? .shutdown : hasClientFinished ? .normal : .error)
         worker.turn.output.removeAll()
         session.abandon(worker.turn)
         readWatch = nil
@@ -318,6 +349,10 @@ final class Connection {
         }
         if isLingering {
             if isOver(card.lastActivity, Self.lingerMilliseconds) { close() }
+        } else if let since = session.dumpPageSince, !unsent.isEmpty, isOver(since, Self.sendMilliseconds) {
+            kick(.stalledKicks)
+        } else if session.isWatching {
+            // Its ring is bounded: it may read as slowly as it likes.
         } else if !unsent.isEmpty {
             if isOver(card.lastActivity, Self.sendMilliseconds) { kick(.stalledKicks) }
         } else if partialSince != .never {
@@ -330,6 +365,7 @@ final class Connection {
 
     private func kick(_ counter: Counter) {
         worker.counters.add(counter)
+        tellClosed(.idleTimeout)
         close()
     }
 }

@@ -155,6 +155,7 @@ final class Worker {
             switch message {
             case .connection(let fd): open(fd)
             case .completion(let completion): deliver(completion)
+            case .linesReady(let connection): connections[connection]?.linesReady()
             case .drain: drain()
             case .stop: isStopping = true
             }

@@ -22,7 +22,7 @@ enum Launch: Equatable, Sendable {
     /// What a flag stands for.
     private enum Tag: Sendable {
         case setting(OptionSpec)
-        case config, checkConfig, printConfig, verbose, udpPort, daemonize, version, help
+        case config, checkConfig, printConfig, verbose, udpPort, daemonize, extended, version, help
     }
 
     /// Reads `arguments`, which do not begin with the program's name.
@@ -93,6 +93,7 @@ enum Launch: Equatable, Sendable {
             case .daemonize:
                 let hint = "the daemon stays in the foreground; let systemd, or a shell's &, put it in the background"
                 draft.note(OptionProblem(.flag("-d"), hint))
+            case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
             case .config, .checkConfig, .printConfig, .version, .help: break
             }
         }
@@ -120,6 +121,9 @@ enum Launch: Equatable, Sendable {
                 "For scripts written for memcached",
                 [
                     Option(.udpPort, short: "U", value: "0", help: "UDP port; only 0, there is no UDP."),
+                    Option(
+                        .extended, short: "o", value: "LIST",
+                        help: "idle_timeout=SECONDS; names that tune memcached's memory are accepted without effect."),
                     Option(.daemonize, short: "d", help: "Refused: the daemon stays in the foreground."),
                 ]))
         return OptionTable(

@@ -83,6 +83,7 @@ final class DiskReader {
             return nil
         }
         if let (metadata, extended) = inFile { block = loadFile(hash, key, metadata, extended) }
+        if let block, !block.isStub { disk.counters.add(block.valueBytes, to: .readBytes) }
         return block
     }
 
@@ -141,6 +142,8 @@ final class DiskReader {
                 unsafe flight.state.holders = proofs.count
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
                 state.counters.misses += loads.count
+                if found != nil { state.counters.expiredLookups += loads.count }
+                state.noteMiss(flight.hash)
                 news = loads.map { ($0, .absent, nil) } + proofs.map { ($0, .retry, flight) }
                 return
             }

@@ -3,7 +3,7 @@
 // Recording happens under a shard lock and costs one relaxed load while nobody observes. An observer that is too slow
 // loses events, and is told how many.
 
-import Primitives
+public import Primitives
 import Synchronization
 
 /// Something that happened to an entry.
@@ -28,6 +28,17 @@ public struct CacheEvent: Sendable, Equatable {
     public var key: [UInt8]
     /// Bytes of its value.
     public var valueBytes: Int
+    /// When it would have expired; `.never` if it did not expire.
+    public var deadline: Instant
+    /// When it was last read or stored, to the second.
+    public var lastUse: Instant
+    /// Whether it was read since it was stored.
+    public var wasFetched: Bool
+
+    /// A flush.
+    static let flush = CacheEvent(
+        reason: .flushed, key: [], valueBytes: 0, deadline: .never, lastUse: Instant(milliseconds: 0),
+        wasFetched: false)
 }
 
 /// The events of one cache. Thread-safe.
@@ -44,8 +55,13 @@ final class EventLog: Sendable {
     private static let waitingMax = 8192
 
     private let isObserved = Atomic<Bool>(false)
+    /// Asks for `deliver`; called under a shard's lock.
+    private let wake: @Sendable () -> Void
     /// Guards events that wait for delivery and the observers. A leaf.
     private let state = Guarded(State(), rank: .leaf)
+
+    /// A log whose events are delivered after `wake` was called.
+    init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
 
     /// Adds an observer; returns its id.
     func add(_ observer: @escaping Observer) -> Int {
@@ -72,18 +88,24 @@ final class EventLog: Sendable {
     @inline(__always)
     func record(_ reason: CacheEvent.Reason, _ block: EntryBlock) {
         guard isObserved.load(ordering: .relaxed) else { return }
-        append(CacheEvent(reason: reason, key: unsafe Array(block.key), valueBytes: block.valueBytes))
+        append(
+            CacheEvent(
+                reason: reason, key: unsafe Array(block.key), valueBytes: block.valueBytes, deadline: block.deadline,
+                lastUse: Instant(milliseconds: Int64(block.accessed) * 1000),
+                wasFetched: block.marks.contains(.fetched)))
     }
 
     func recordFlush() {
         guard isObserved.load(ordering: .relaxed) else { return }
-        append(CacheEvent(reason: .flushed, key: [], valueBytes: 0))
+        append(.flush)
     }
 
     private func append(_ event: CacheEvent) {
-        state.withLock { state in
+        let isFirst = state.withLock { state in
             if state.waiting.count < Self.waitingMax { state.waiting.append(event) } else { state.dropped += 1 }
+            return state.waiting.count == 1
         }
+        if isFirst { wake() }
     }
 
     /// Hands the waiting events to the observers. Call on the background thread, holding no lock.
