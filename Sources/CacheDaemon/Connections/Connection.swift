@@ -243,7 +243,10 @@ final class Connection {
         case .input:
             guard let readWatch, start(readWatch) else { return }
             input.releaseIfEmpty()
-        case .turn, .output:
+        case .turn:
+            worker.counters.add(.yields)
+            schedule()
+        case .output:
             schedule()
         case .watching:
             // Only to see the client's end.
