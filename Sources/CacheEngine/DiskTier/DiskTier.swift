@@ -90,6 +90,10 @@ final class DiskTier: Sendable {
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>
     private let threads: Guarded<[OSThread]>
+    #if DEBUG
+        /// What every transaction of journalled writes fails with; for tests.
+        let injectedFault: Guarded<DiskError?> = Guarded(nil, rank: .leaf)
+    #endif
 
     /// What opening the store found, in words.
     let startReport: String
