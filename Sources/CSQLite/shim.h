@@ -15,3 +15,14 @@ static inline int csqlite_bind_copied(sqlite3_stmt *statement, int index, const 
 static inline int csqlite_bind_borrowed(sqlite3_stmt *statement, int index, const void *bytes, sqlite3_uint64 count) {
     return sqlite3_bind_blob64(statement, index, bytes, count, SQLITE_STATIC);
 }
+
+// Swift would need four nested pointers for this: the errno of the last failed call on the write-ahead log. A failed
+// COMMIT does not set sqlite3_system_errno (SQLite 3.40).
+static inline int csqlite_wal_errno(sqlite3 *db) {
+    sqlite3_file *file = 0;
+    int code = 0;
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) != SQLITE_OK) return 0;
+    if (file == 0 || file->pMethods == 0) return 0;
+    file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &code);
+    return code;
+}

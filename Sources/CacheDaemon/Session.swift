@@ -135,6 +135,7 @@ struct Session: ~Copyable {
     @inline(__always)
     private mutating func command(_ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Step {
         if let stall = stallBeforeNext(turn) { return .stalled(stall) }
+        if replies.openChanges > 0 { return .stalled(.slots) }
         switch unsafe parser.parse(input) {
         case .incomplete:
             return .stalled(.input)

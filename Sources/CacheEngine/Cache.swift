@@ -186,7 +186,7 @@ public final class Cache: Sendable {
     ) -> StoreOutcome {
         let block = draft.block
         if let generation = draft.generation, let disk, generation <= disk.flushGeneration {
-            return discard(block, insteadOf: old, &shard, garbage: &garbage)
+            return placeAfterFlush(&draft, insteadOf: old, &shard, garbage: &garbage)
         }
         if let file = draft.file, file.hasFailed {
             return placeWithoutFile(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
@@ -231,13 +231,20 @@ public final class Cache: Sendable {
         return .stored(cas: block.cas)
     }
 
-    /// A flush came between the writing of the draft's file and its storing: the two are taken in the order store, flush.
-    private func discard(
-        _ block: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
+    /// A flush came between the writing of the draft's file and its storing; the file's generation is flushed.
+    ///
+    /// An unconditional set is taken as having come before the flush. A condition was judged after it, so the file is
+    /// written again; a value that only streamed by cannot be, and is refused.
+    private func placeAfterFlush(
+        _ draft: inout EntryDraft, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
     ) -> StoreOutcome {
-        guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
-        if let old { shard.unlink(old, into: &garbage) }
-        return .stored(cas: generations.next())
+        let block = draft.block
+        if draft.mode == .set, draft.terms.compare == nil {
+            guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
+            if let old { shard.unlink(old, into: &garbage) }
+            return .stored(cas: generations.next())
+        }
+        return draft.takeBackBlock() ? .unresolved(.valueFile) : .noRoom
     }
 
     // MARK: Deletion

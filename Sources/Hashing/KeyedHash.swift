@@ -16,7 +16,9 @@ func hash(_ base: UnsafeRawPointer?, _ count: Int, _ seed: UInt64) -> UInt64 {
     unsafe XXH3_64bits_withSeed(base, count, seed)
 }
 
-/// XXH3-64 of bytes that come in pieces. Same result as `xxh3` of all of them at once.
+/// XXH3-64 of bytes that come in pieces.
+///
+/// Same result as `xxh3` of all of them at once.
 @safe
 public struct IncrementalHash: ~Copyable {
     // SAFETY: allocated in init, freed once in deinit; the type cannot be copied.

@@ -47,7 +47,9 @@ public final class Connection {
         unsafe sqlite3_close_v2(raw)
     }
 
-    /// Prepares `sql` for many runs. `name` says in error messages what it does.
+    /// Prepares `sql` for many runs.
+    ///
+    /// `name` says in error messages what it does.
     public func prepare(_ sql: String, name: StaticString) throws(SQLiteError) -> Statement {
         var statement: OpaquePointer?
         let code = unsafe sqlite3_prepare_v3(raw, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &statement, nil)
@@ -140,7 +142,9 @@ public final class Connection {
         public let wasBusy: Bool
     }
 
-    /// Runs a checkpoint. See sqlite.org/c3ref/wal_checkpoint_v2.html.
+    /// Runs a checkpoint.
+    ///
+    /// See sqlite.org/c3ref/wal_checkpoint_v2.html.
     ///
     /// - Throws: I/O errors; that readers were in the way is no error but `wasBusy`.
     public func checkpoint(_ mode: CheckpointMode) throws(SQLiteError) -> Checkpoint {
@@ -165,8 +169,11 @@ func lastFailure(of connection: OpaquePointer?, operation: String, _ code: Int32
     precondition(primary != SQLITE_MISUSE && primary != SQLITE_RANGE, "\(operation): SQLite code \(code)")
     // SAFETY: `connection` is open; the message is copied at once. The errno is a leftover unless I/O has failed.
     let message = unsafe String(cString: sqlite3_errmsg(connection))
-    let isSystemFailure = [SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_FULL].contains(primary)
-    let systemError = unsafe isSystemFailure ? sqlite3_system_errno(connection) : 0
+    var systemError: Int32 = 0
+    if [SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_FULL].contains(primary) {
+        systemError = unsafe sqlite3_system_errno(connection)
+        if systemError == 0, primary == SQLITE_IOERR { systemError = unsafe csqlite_wal_errno(connection) }
+    }
     return SQLiteError(code: code, operation: operation, message: message, systemError: systemError)
 }
 

@@ -56,7 +56,9 @@ public struct Statement: ~Copyable {
         if code != SQLITE_OK { throw failure(code) }
     }
 
-    /// Goes on to the next row; false when there is none. On failure the statement is reset.
+    /// Goes on to the next row; false when there is none.
+    ///
+    /// On failure the statement is reset.
     ///
     /// - Throws: what SQLite answered, with its extended code. See sqlite.org/c3ref/step.html.
     public mutating func step() throws(SQLiteError) -> Bool {
@@ -68,7 +70,9 @@ public struct Statement: ~Copyable {
         throw error
     }
 
-    /// Ends the run, keeping the bindings. The statement can be bound and stepped anew.
+    /// Ends the run, keeping the bindings.
+    ///
+    /// The statement can be bound and stepped anew.
     public mutating func reset() {
         // The code repeats the last step's failure, which was thrown already.
         _ = unsafe sqlite3_reset(raw)
@@ -116,7 +120,9 @@ public struct Statement: ~Copyable {
     /// The storage class of a column's value.
     public enum StorageClass: Sendable, Equatable { case null, integer, real, text, blob }
 
-    /// What is in column `index`. Call it before reading the column.
+    /// What is in column `index`.
+    ///
+    /// Call it before reading the column.
     public func storageClass(at index: Int32) -> StorageClass {
         switch unsafe sqlite3_column_type(raw, index) {
         case SQLITE_INTEGER: .integer
@@ -127,7 +133,9 @@ public struct Statement: ~Copyable {
         }
     }
 
-    /// Runs `body` with the blob in column `index`; empty for NULL. The bytes are valid during the call only.
+    /// Runs `body` with the blob in column `index`; empty for NULL.
+    ///
+    /// The bytes are valid during the call only.
     public func withBlob<Result, Failure: Error>(
         at index: Int32, _ body: (Span<UInt8>) throws(Failure) -> Result
     ) throws(Failure) -> Result {

@@ -49,6 +49,7 @@ class Operation:
         self.worker = 0
 
     def __repr__(self):
+        """One line: who, from when to when (seconds of the monotonic clock), what, and the answer."""
         parts = [self.kind]
         if self.content is not None:
             parts.append(f"content={self.content}")
@@ -59,7 +60,8 @@ class Operation:
         if self.ttl:
             parts.append(f"ttl={self.ttl}")
         reply = "none" if self.returned == NEVER else "unseen" if self.reply is UNSEEN else self.reply
-        return f"[{self.worker}] {' '.join(parts)} -> {reply}"
+        end = "never" if self.returned == NEVER else f"{self.returned % 1000:.4f}"
+        return f"[{self.worker}] {self.called % 1000:.4f}..{end} {' '.join(parts)} -> {reply}"
 
 
 def stored(entry):

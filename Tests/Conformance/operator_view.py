@@ -5,10 +5,10 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import contextmanager
 
 from connection import Closed, Connection
 from report import Skipped, expect, expect_true
-from server import free_port
 
 STATS = """pid uptime time version libevent pointer_size rusage_user rusage_system max_connections curr_connections
 total_connections rejected_connections cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired
@@ -34,6 +34,10 @@ def run(context):
             stats_counts(server)
     with report.case("a connection over the limit is told so and closed; a free place is used again"):
         connection_limit(context)
+    with report.case("the meta commands are there"):
+        with context.target() as server, server.connect() as connection:
+            for line, answer in ((b"mn", b"MN"), (b"mg absent", b"EN"), (b"md absent", b"NF"), (b"me absent", b"EN")):
+                expect(connection.command(line), answer, f"answer to {line.decode()}")
     if context.options.against != "ours" or context.options.server:
         return
     with report.case("stats has the names of both tiers"):
@@ -186,82 +190,45 @@ def connection_limit(context, limit=100):
 
 
 def short_flags(context):
-    server = context.daemon()
-    port = free_port()
-    path = os.path.join(server.home, "socket")
-    server.arguments = lambda _: [
-        server.path,
-        "-p",
-        str(port),
-        "-l",
-        "127.0.0.1",
-        "-U",
-        "0",
-        "-m",
-        "32",
-        "-c",
-        "100",
-        "-t",
-        "2",
-        "-I",
-        "2m",
-        "-s",
-        path,
-        "--dir",
-        server.store,
-    ]
-    with server:
-        pass
-    server = context.daemon()
-    server.arguments = lambda _: [
-        server.path,
-        "-p",
-        str(port),
-        "-l",
-        "127.0.0.1",
-        "-U",
-        "0",
-        "-m",
-        "32",
-        "-c",
-        "100",
-        "-t",
-        "2",
-        "-I",
-        "2m",
-        "--dir",
-        server.store,
-    ]
-    with server_on(server, ("127.0.0.1", port)), server.connect() as connection:
+    with memcached_style(context, "-m 32 -c 100 -t 2 -I 2m") as (server, _), server.connect() as connection:
         stats = connection.stats()
         expect(stats[b"limit_maxbytes"], b"%d" % (32 << 20), "limit_maxbytes after -m 32")
         expect(stats[b"max_connections"], b"100", "max_connections after -c 100")
         expect(connection.set(b"a", bytes(2 << 20)), b"STORED", "a value of 2 MiB after -I 2m")
         expect(connection.set(b"a", bytes((2 << 20) + 1)), b"SERVER_ERROR object too large for cache", "one byte more")
+    with memcached_style(context, "-s {socket}") as (server, path):
+        with Connection(path) as one:
+            expect(one.set(b"a", b"b"), b"STORED", "set over a Unix socket")
+            expect(one.get(b"a").data, b"b", "get over a Unix socket")
+
+
+@contextmanager
+def memcached_style(context, flags):
+    """Our daemon started with memcached's flags alone; also the path that `{socket}` in the flags stands for."""
     server = context.daemon()
     path = os.path.join(server.home, "socket")
-    server.arguments = lambda _: [server.path, "-s", path, "--dir", server.store]
-    with server_on(server, path), server.connect() as connection:
-        expect(connection.set(b"a", b"b"), b"STORED", "set over a Unix socket")
-        expect(connection.get(b"a").data, b"b", "get over a Unix socket")
-
-
-class server_on:  # noqa: N801 (reads as a statement)
-    """Starts a server whose arguments name another address than the drawn one."""
-
-    def __init__(self, server, address):
-        self.server = server
-        self.address = address
-
-    def __enter__(self):
-        self.server.launch()
-        self.server.address = self.address
-        self.server.wait_ready()
-        return self.server
-
-    def __exit__(self, *_):
-        self.server.kill()
-        self.server.discard()
+    words = flags.replace("{socket}", path).split()
+    server.arguments = lambda port: [
+        server.path,
+        "-p",
+        str(port),
+        "-l",
+        "127.0.0.1",
+        "-U",
+        "0",
+        *words,
+        "--dir",
+        server.store,
+    ]
+    try:
+        server.launch()
+        if path in words:
+            server.address = path
+        server.wait_ready()
+        yield server, path
+    finally:
+        server.kill()
+        server.discard()
 
 
 def bad_options(context):

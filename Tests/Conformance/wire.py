@@ -35,7 +35,9 @@ def play_on_fitting_server(context, script, shared):
         raise Skipped("shows what only our daemon does")
     if "newest" in script.needs and shared.dialect == "old":
         raise Skipped("1.6.18 differs too much in this")
-    missing = [need for need in script.needs if need not in ("ours", "newest") and need not in shared.capable]
+    if "meta" in script.needs and not speaks_meta(shared):
+        raise Skipped("the server does not speak the meta commands")
+    missing = [need for need in script.needs if need not in ("ours", "newest", "meta") and need not in shared.capable]
     if missing:
         raise Skipped(f"needs {missing[0]}, which {shared.name} does not offer here")
     if script.value_limit and context.options.server:
@@ -47,6 +49,11 @@ def play_on_fitting_server(context, script, shared):
         with shared.connect() as connection:
             connection.command(b"flush_all")
         Player(script, shared).play()
+
+
+def speaks_meta(server):
+    with server.connect() as connection:
+        return connection.command(b"mg absent") == b"EN"
 
 
 class Player:

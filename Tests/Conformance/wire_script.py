@@ -1,8 +1,8 @@
 """Reads a wire script: a text file of what is sent and what must come back.
 
     # One sentence that says what the script shows.
-    needs restart              header: skip the script on a server without it (disk, restart), on a
-                               memcached (ours) or on 1.6.18 (newest)
+    needs restart              header: skip the script on a server without it (disk, restart, meta),
+                               on a memcached (ours) or on 1.6.18 (newest)
     value-limit 1m             header: start the server with this -I (memcached's notation)
     > set a 0 0 1              send the text and CRLF
     >> get a                   send the text alone

@@ -107,7 +107,9 @@ func failure(_ body: () throws -> Void) -> SQLiteError? {
     }
 
     /// SQLite reports only ENOSPC as full; the other errors of a file system without room come as SQLITE_IOERR.
-    @Test(arguments: [(ENOSPC, SQLiteError.Cause.full), (EDQUOT, .full), (EFBIG, .full), (EROFS, .readOnly), (EIO, .io)])
+    @Test(arguments: [
+        (ENOSPC, SQLiteError.Cause.full), (EDQUOT, .full), (EFBIG, .full), (EROFS, .readOnly), (EIO, .io),
+    ])
     func theSystemsErrorDecides(_ code: Int32, _ cause: SQLiteError.Cause) {
         let ioError: Int32 = 10 | 3 << 8
         #expect(SQLiteError(code: ioError, operation: "write", message: "", systemError: code).cause == cause)

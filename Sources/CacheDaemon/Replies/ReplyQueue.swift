@@ -55,6 +55,15 @@ final class Slot {
 
     /// Whether the slot asks what a key holds.
     var isRead: Bool { if case .commit = purpose { false } else { true } }
+
+    /// Whether the entry will be changed when it is found: what the client says next must see the change.
+    var isChange: Bool {
+        switch purpose {
+        case .value(_, _, let touch): touch != nil
+        case .meta(let question): question.request.changesEntry
+        case .commit: false
+        }
+    }
 }
 
 /// The slots of one connection, oldest first.
@@ -71,6 +80,8 @@ struct ReplyQueue: ~Copyable {
     ///
     /// While there are any, nothing that changes entries is executed, so that a client's commands keep their order.
     private(set) var openReads = 0
+    /// Of those, values of entries that will be changed when they are found. While there are any, nothing is executed.
+    private(set) var openChanges = 0
 
     var isEmpty: Bool { slots.isEmpty }
 
@@ -87,6 +98,7 @@ struct ReplyQueue: ~Copyable {
     /// Appends a slot; returns its number.
     mutating func append(_ slot: Slot) -> UInt32 {
         if slot.isRead { openReads += 1 }
+        if slot.isChange { openChanges += 1 }
         slots.append(slot)
         return number(at: slots.count - 1)
     }
@@ -106,6 +118,7 @@ struct ReplyQueue: ~Copyable {
     mutating func answer(_ slot: Slot, _ answer: Slot.Answer) {
         slot.answer = answer
         if slot.isRead { openReads -= 1 }
+        if slot.isChange { openChanges -= 1 }
     }
 
     /// Moves what can be sent, up to the first part that still waits, into `output`, which has been sent before.

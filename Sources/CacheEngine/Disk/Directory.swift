@@ -32,7 +32,9 @@ struct FileStatus: Sendable, Equatable {
         isDirectory = status.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// The status of an open descriptor. See fstat(2).
+    /// The status of an open descriptor.
+    ///
+    /// See fstat(2).
     init(descriptor: Int32, path: String) throws(StoreError) {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw .failed("fstat", path) }
@@ -72,7 +74,9 @@ final class Directory: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Opens a directory by path. The last component must not be a symbolic link.
+    /// Opens a directory by path.
+    ///
+    /// The last component must not be a symbolic link.
     static func open(path: String) throws(StoreError) -> Directory {
         let flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
         let descriptor = retryingEINTR { unsafe Int(Glibc.open(path, flags)) }
@@ -80,7 +84,9 @@ final class Directory: Sendable {
         return Directory(descriptor: Int32(descriptor), path: path)
     }
 
-    /// Opens a directory in this one. nil if there is none and `create` is false.
+    /// Opens a directory in this one.
+    ///
+    /// nil if there is none and `create` is false.
     func subdirectory(_ name: String, create: Bool) throws(StoreError) -> Directory? {
         let path = "\(path)/\(name)"
         if create, unsafe mkdirat(descriptor, name, 0o700) != 0, errno != EEXIST { throw .failed("mkdir", path) }
@@ -93,7 +99,9 @@ final class Directory: Sendable {
         return Directory(descriptor: Int32(opened), path: path)
     }
 
-    /// Opens a file in this directory; nil if there is none and `flags` lack O_CREAT. The caller owns the descriptor.
+    /// Opens a file in this directory; nil if there is none and `flags` lack O_CREAT.
+    ///
+    /// The caller owns the descriptor.
     func openFile(_ name: String, _ flags: Int32) throws(StoreError) -> Int32? {
         // O_NONBLOCK: opening a fifo that someone put here must not wait for its other end.
         let flags = flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK
@@ -116,7 +124,9 @@ final class Directory: Sendable {
     /// The status of this directory.
     func status() throws(StoreError) -> FileStatus { try FileStatus(descriptor: descriptor, path: path) }
 
-    /// Renames a name in this directory. See renameat(2).
+    /// Renames a name in this directory.
+    ///
+    /// See renameat(2).
     func rename(_ name: String, to newName: String) throws(StoreError) {
         if unsafe renameat(descriptor, name, descriptor, newName) != 0 { throw .failed("rename", "\(path)/\(name)") }
     }
@@ -162,14 +172,17 @@ final class Directory: Sendable {
         return names
     }
 
-    /// Makes new and removed names durable. See fsync(2).
+    /// Makes new and removed names durable.
+    ///
+    /// See fsync(2).
     func sync() throws(StoreError) {
         if fsync(descriptor) != 0 { throw .failed("fsync", path) }
     }
 }
 
-/// Reads up to `room.count` bytes at `offset`, going on after short reads. Less only at the end of the file; nil on
-/// failure, with errno.
+/// Reads up to `room.count` bytes at `offset`, going on after short reads.
+///
+/// Less only at the end of the file; nil on failure, with errno.
 func readFully(_ descriptor: Int32, at offset: Int, into room: UnsafeMutableRawBufferPointer) -> Int? {
     var done = 0
     while done < room.count {
@@ -184,13 +197,16 @@ func readFully(_ descriptor: Int32, at offset: Int, into room: UnsafeMutableRawB
     return done
 }
 
-/// Writes all `bytes` at `offset`, going on after short writes. False on failure, with errno.
+/// Writes all `bytes` at `offset`, going on after short writes.
+///
+/// False on failure, with errno.
 func writeFully(_ descriptor: Int32, at offset: Int, _ bytes: UnsafeRawBufferPointer) -> Bool {
     var done = 0
     while done < bytes.count {
         // SAFETY: `done` stays within the bytes.
         let count = retryingEINTR {
-            unsafe pwrite(descriptor, bytes.baseAddress.map { unsafe $0 + done }, bytes.count - done, off_t(offset + done))
+            unsafe pwrite(
+                descriptor, bytes.baseAddress.map { unsafe $0 + done }, bytes.count - done, off_t(offset + done))
         }
         if count < 0 { return false }
         if count == 0 {

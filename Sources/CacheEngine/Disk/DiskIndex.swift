@@ -13,7 +13,9 @@ import SQLite
 
 /// How the index is opened.
 struct IndexOptions: Sendable {
-    /// What survives a power loss. See sqlite.org/pragma.html#pragma_synchronous.
+    /// What survives a power loss.
+    ///
+    /// See sqlite.org/pragma.html#pragma_synchronous.
     enum Synchronous: Int, Sendable { case off = 0, normal = 1, full = 2 }
 
     /// Bytes per page of a new index; an existing one keeps its own.
@@ -51,7 +53,9 @@ final class DiskIndex {
         directory.indexWasOpened()
     }
 
-    /// Closes the connection. An open transaction is rolled back. Done by deinit, too.
+    /// Closes the connection.
+    ///
+    /// An open transaction is rolled back. Done by deinit, too.
     func close() {
         if isInTransaction { rollback() }
         open = nil
@@ -61,7 +65,9 @@ final class DiskIndex {
 
     // MARK: transactions
 
-    /// Begins a transaction. All changes happen between `begin` and `commit` or `rollback`.
+    /// Begins a transaction.
+    ///
+    /// All changes happen between `begin` and `commit` or `rollback`.
     func begin() throws(DiskError) {
         let open = try ready("begin")
         invariant(!isInTransaction, "a transaction is open")
@@ -117,7 +123,12 @@ final class DiskIndex {
     /// Like `ready`, for what may happen only inside a transaction.
     func writing(_ operation: String) throws(DiskError) -> DiskIndexStatements {
         invariant(isInTransaction, "a change outside a transaction")
-        return try ready(operation)
+        let open = try ready(operation)
+        // SQLite itself ends a transaction when it meets some errors; a change now would be a commit of its own.
+        guard open.connection.isInTransaction else {
+            throw DiskError(kind: .other, operation: operation, code: 0, message: "the transaction was rolled back")
+        }
+        return open
     }
 
     // MARK: the meta row

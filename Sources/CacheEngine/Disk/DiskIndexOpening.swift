@@ -35,7 +35,8 @@ enum DiskIndexOpening {
             connection.setLengthLimit(rowBytesMax)
             try connection.execute("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY")
             if try isEmpty(connection) {
-                try refuse(directory.anchorSequence > 0, "the index is empty, the anchor is at \(directory.anchorSequence)")
+                try refuse(
+                    directory.anchorSequence > 0, "the index is empty, the anchor is at \(directory.anchorSequence)")
                 try create(connection, pageSize: options.pageSize)
             }
             try tune(connection, options)

@@ -59,9 +59,10 @@ enum DiskIndexSchema {
             valueSum, sum, key, extended, value)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
         """
-    /// The columns of `EntryColumns`, with extended at 12 and key at 13.
+    /// The columns of `EntryColumns`, with extended at 12, key at 13 and hash at 14.
     static let entryColumns = """
-        id, generation, cas, flags, marks, deadline, written, accessed, valueBytes, fileBytes, valueSum, sum, extended, key
+        id, generation, cas, flags, marks, deadline, written, accessed, valueBytes, fileBytes, valueSum, sum, extended, key,
+        hash
         """
     static let candidateColumns = "id, hash, generation, accessed, valueBytes, fileBytes"
     static let replacedColumns = "generation, valueBytes, fileBytes"
@@ -129,6 +130,7 @@ struct IndexState: Sendable, Equatable {
 /// The narrow part of a row, selected with `DiskIndexSchema.entryColumns`.
 struct EntryColumns {
     var rowID: Int64
+    var hash: UInt64
     var metadata: EntryMetadata
     var fileBytes: Int
     var sum: UInt64
@@ -136,6 +138,7 @@ struct EntryColumns {
     /// Reads the row that `row` stands on; nil if a column holds what was never written there.
     init?(_ row: borrowing Statement) {
         rowID = row.integer(at: 0)
+        hash = row.bits(at: 14)
         guard let flags = UInt32(exactly: row.integer(at: 3)), let marks = UInt8(exactly: row.integer(at: 4)) else {
             return nil
         }
@@ -154,6 +157,6 @@ struct EntryColumns {
     /// Whether the row's sum fits its metadata, its extended metadata and `key`.
     func isIntact(key: Span<UInt8>, extended: Span<UInt8>) -> Bool {
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
-        return EntrySum.row(metadata, fileBytes: fileBytes, extended: extended, seed: seed) == sum
+        return EntrySum.row(hash: hash, metadata, fileBytes: fileBytes, extended: extended, seed: seed) == sum
     }
 }

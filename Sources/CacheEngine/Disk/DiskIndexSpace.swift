@@ -24,7 +24,9 @@ struct CheckpointResult: Sendable, Equatable {
 }
 
 extension DiskIndex {
-    /// Bytes of the database: all its pages, used and free. The last known figure if SQLite cannot tell.
+    /// Bytes of the database: all its pages, used and free.
+    ///
+    /// The last known figure if SQLite cannot tell.
     var pageBytes: Int {
         if let open, let count = read(&open.pageCount) { lastPageCount = count }
         return lastPageCount * pageSize
@@ -47,7 +49,9 @@ extension DiskIndex {
         }
     }
 
-    /// Copies the log's pages into the database. Not inside a transaction.
+    /// Copies the log's pages into the database.
+    ///
+    /// Not inside a transaction.
     ///
     /// That readers were in the way is no error: the result says how far it came.
     func checkpoint(_ mode: CheckpointMode) throws(DiskError) -> CheckpointResult {
@@ -72,7 +76,9 @@ extension DiskIndex {
         }
     }
 
-    /// Counts every row. O(entries): for checks, not for running.
+    /// Counts every row.
+    ///
+    /// O(entries): for checks, not for running.
     func recount() throws(DiskError) -> DiskTotals {
         let open = try ready("recount")
         return try DiskError.wrapping { () throws(SQLiteError) in
@@ -92,7 +98,9 @@ extension DiskIndex {
         state.totals = totals
     }
 
-    /// PRAGMA quick_check. O(pages): for --check and for a start that trusts nothing.
+    /// PRAGMA quick_check.
+    ///
+    /// O(pages): for --check and for a start that trusts nothing.
     ///
     /// - Throws: `.corrupt` with the first finding.
     func quickCheck() throws(DiskError) {
@@ -102,7 +110,8 @@ extension DiskIndex {
         }
         guard finding == "ok" else {
             throw DiskError(
-                kind: .corrupt, operation: "quick check", code: SQLiteError.corruptCode, message: finding ?? "no answer")
+                kind: .corrupt, operation: "quick check", code: SQLiteError.corruptCode, message: finding ?? "no answer"
+            )
         }
     }
 

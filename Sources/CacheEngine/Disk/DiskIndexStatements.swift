@@ -2,7 +2,9 @@
 
 import SQLite
 
-/// An open write connection with everything prepared on it. Statements go before the connection.
+/// An open write connection with everything prepared on it.
+///
+/// Statements go before the connection.
 final class DiskIndexStatements {
     let connection: Connection
     var insert: Statement
@@ -58,7 +60,7 @@ final class DiskIndexStatements {
             "SELECT \(Schema.candidateColumns), written FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1",
             name: "walk entries")
         scan = try connection.prepare(
-            "SELECT \(Schema.entryColumns), hash FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+            "SELECT \(Schema.entryColumns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
         hashes = try connection.prepare(
             "SELECT hash FROM entry WHERE hash > ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
         hasFile = try connection.prepare(

@@ -46,7 +46,9 @@ extension DiskIndex {
         try walk(after: rowID, limit: limit) { candidate, _ in candidate.valueBytes > bytes }
     }
 
-    /// The next `limit` rows after `rowID` with key and metadata. Damaged rows are left out.
+    /// The next `limit` rows after `rowID` with key and metadata.
+    ///
+    /// Damaged rows are left out.
     func scan(after rowID: Int64, limit: Int) throws(DiskError) -> ScanPage {
         let open = try ready("scan")
         return try DiskError.wrapping { () throws(SQLiteError) in
@@ -150,7 +152,7 @@ extension Statement {
             guard let key else { continue }
             page.entries.append(
                 ScannedEntry(
-                    rowID: columns.rowID, hash: bits(at: 14), key: key, metadata: columns.metadata,
+                    rowID: columns.rowID, hash: columns.hash, key: key, metadata: columns.metadata,
                     fileBytes: columns.fileBytes))
         }
         return page

@@ -11,12 +11,13 @@ extension DiskIndex {
     func putInline(
         hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, value: Span<UInt8>
     ) throws(DiskError) -> Replaced? {
-        invariant(metadata.valueBytes == value.count, "\(metadata.valueBytes) value bytes claimed, \(value.count) given")
+        invariant(
+            metadata.valueBytes == value.count, "\(metadata.valueBytes) value bytes claimed, \(value.count) given")
         let open = try writing("put")
         var metadata = metadata
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
         metadata.valueSum = EntrySum.value(value, seed: seed)
-        let sum = EntrySum.row(metadata, fileBytes: 0, extended: extended, seed: seed)
+        let sum = EntrySum.row(hash: hash, metadata, fileBytes: 0, extended: extended, seed: seed)
         do throws(SQLiteError) {
             let replaced = try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: nil)
             bindEntry(&open.insert, hash, metadata, fileBytes: 0, sum: sum)
@@ -39,7 +40,7 @@ extension DiskIndex {
         invariant(fileBytes > 0, "a value file of \(fileBytes) bytes")
         let open = try writing("put")
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
-        let sum = EntrySum.row(metadata, fileBytes: fileBytes, extended: extended, seed: seed)
+        let sum = EntrySum.row(hash: hash, metadata, fileBytes: fileBytes, extended: extended, seed: seed)
         do throws(SQLiteError) {
             let replaced = try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: nil)
             bindEntry(&open.insert, hash, metadata, fileBytes: fileBytes, sum: sum)
@@ -54,7 +55,9 @@ extension DiskIndex {
         }
     }
 
-    /// Deletes the entry of `key`, if its generation is the given one (nil: any). Nil if there is no such entry.
+    /// Deletes the entry of `key`, if its generation is the given one (nil: any).
+    ///
+    /// Nil if there is no such entry.
     func delete(hash: UInt64, key: Span<UInt8>, ifGeneration: UInt64? = nil) throws(DiskError) -> Replaced? {
         let open = try writing("delete")
         do throws(SQLiteError) {
@@ -83,8 +86,9 @@ extension DiskIndex {
         }
     }
 
-    /// Changes an entry's metadata, leaving its value alone. False if there is no such entry of that generation
-    /// (nil: any), or its row is damaged.
+    /// Changes an entry's metadata, leaving its value alone.
+    ///
+    /// False if there is no such entry of that generation (nil: any), or its row is damaged.
     func touch(
         hash: UInt64, key: Span<UInt8>, ifGeneration: UInt64? = nil, deadline: WallTime, marks: EntryMarks, cas: UInt64,
         accessed: WallTime
@@ -107,7 +111,9 @@ extension DiskIndex {
         }
     }
 
-    /// Moves the time of the last read forward, in whole seconds. Does nothing if it is no later, or without a row.
+    /// Moves the time of the last read forward, in whole seconds.
+    ///
+    /// Does nothing if it is no later, or without a row.
     func setAccessed(hash: UInt64, _ accessed: WallTime) throws(DiskError) {
         let open = try writing("set access time")
         try DiskError.wrapping { () throws(SQLiteError) in
@@ -136,7 +142,7 @@ extension DiskIndex {
             metadata.marks = marks
             metadata.cas = cas
             let seed = EntrySum.seed(key: key, generation: metadata.generation)
-            let sum = EntrySum.row(metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
+            let sum = EntrySum.row(hash: hash, metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
             return (columns.rowID, sum)
         }
     }

@@ -23,7 +23,9 @@ struct EntryMarks: OptionSet, Sendable, Equatable {
 
 /// An entry's metadata as the disk tier keeps it.
 struct EntryMetadata: Sendable, Equatable {
-    /// Names the entry's version and its value file: epoch (24 bits) << 40 | counter. Never repeats.
+    /// Names the entry's version and its value file: epoch (24 bits) << 40 | counter.
+    ///
+    /// Never repeats.
     var generation: UInt64
     /// The CAS id that clients see.
     var cas: UInt64
@@ -35,7 +37,9 @@ struct EntryMetadata: Sendable, Equatable {
     var deadline: WallTime
     /// When the value was stored.
     var written: WallTime
-    /// When the value was last read. Kept in whole seconds on disk; not covered by the row's sum.
+    /// When the value was last read.
+    ///
+    /// Kept in whole seconds on disk; not covered by the row's sum.
     var accessed: WallTime
     /// Length of the value.
     var valueBytes: Int

@@ -18,10 +18,13 @@ enum EntrySum {
         unsafe value.withUnsafeBytes { unsafe xxh3($0, seed: seed) }
     }
 
-    /// The sum of a row: its metadata, the allocated bytes of its value file and the extended metadata.
-    static func row(_ metadata: EntryMetadata, fileBytes: Int, extended: Span<UInt8>, seed: UInt64) -> UInt64 {
+    /// The sum of a row: its hash, its metadata, the allocated bytes of its value file and the extended metadata.
+    static func row(
+        hash: UInt64, _ metadata: EntryMetadata, fileBytes: Int, extended: Span<UInt8>, seed: UInt64
+    ) -> UInt64 {
         let extendedSum = unsafe extended.withUnsafeBytes { unsafe xxh3($0, seed: seed) }
-        let fields: [10 of UInt64] = [
+        let fields: [11 of UInt64] = [
+            hash.littleEndian,
             metadata.generation.littleEndian,
             metadata.cas.littleEndian,
             UInt64(metadata.flags).littleEndian,

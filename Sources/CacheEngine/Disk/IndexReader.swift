@@ -16,7 +16,9 @@ enum IndexLookup: Sendable, Equatable {
     case damaged(generation: UInt64)
 }
 
-/// Names an index to open. Sendable: reader threads open their own connection with it.
+/// Names an index to open.
+///
+/// Sendable: reader threads open their own connection with it.
 struct IndexLocation: Sendable, Equatable {
     /// Absolute path of the database file.
     var path: String
@@ -41,7 +43,7 @@ final class IndexReader {
             find = try connection.prepare(
                 "SELECT \(columns), value FROM entry WHERE hash = ?1", name: "read entry")
             scan = try connection.prepare(
-                "SELECT \(columns), hash FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+                "SELECT \(columns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
             hashes = try connection.prepare(
                 "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
             begin = try connection.prepare("BEGIN", name: "begin snapshot")
@@ -67,7 +69,9 @@ final class IndexReader {
         }
     }
 
-    /// Closes the connection. Done by deinit, too.
+    /// Closes the connection.
+    ///
+    /// Done by deinit, too.
     func close() { open = nil }
 
     /// Runs `body`, in which all lookups see the commits up to now and none of later ones.
@@ -122,15 +126,17 @@ final class IndexReader {
         let metadata = columns.metadata
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
         let isIntact = row.withBlob(at: 12) { extended in
-            guard EntrySum.row(metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed) == columns.sum
+            guard columns.hash == hash,
+                EntrySum.row(hash: hash, metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
+                    == columns.sum
             else { return false }
             let isFile = columns.fileBytes > 0
-            guard row.storageClass(at: 14) == (isFile ? .null : .blob) else { return false }
+            guard row.storageClass(at: 15) == (isFile ? .null : .blob) else { return false }
             if isFile {
                 unsafe extended.withUnsafeBytes { unsafe body(metadata, $0, nil) }
                 return true
             }
-            return row.withBlob(at: 14) { value in
+            return row.withBlob(at: 15) { value in
                 guard value.count == metadata.valueBytes, EntrySum.value(value, seed: seed) == metadata.valueSum
                 else { return false }
                 unsafe extended.withUnsafeBytes { extended in
@@ -142,7 +148,9 @@ final class IndexReader {
         return isIntact ? .found : .damaged(generation: metadata.generation)
     }
 
-    /// The next `limit` rows after `rowID` with key and metadata. Damaged rows are left out.
+    /// The next `limit` rows after `rowID` with key and metadata.
+    ///
+    /// Damaged rows are left out.
     func scan(after rowID: Int64, limit: Int) throws(DiskError) -> ScanPage {
         guard let open else {
             throw DiskError(kind: .other, operation: "scan entries", code: 0, message: "the index is closed")

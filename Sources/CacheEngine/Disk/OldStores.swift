@@ -28,7 +28,9 @@ extension StoreDirectory {
         return progress
     }
 
-    /// Allocated bytes of all former stores. O(their files).
+    /// Allocated bytes of all former stores.
+    ///
+    /// O(their files).
     func oldStoreBytes() throws(StoreError) -> Int {
         var bytes = 0
         for name in try oldStores(keepNewestQuarantine: false) {

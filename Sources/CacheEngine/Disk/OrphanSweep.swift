@@ -12,7 +12,9 @@ struct SweepProgress: Sendable, Equatable {
     var removed = 0
     /// Bytes of the removed files, rounded up to 4 KiB each.
     var removedBytes = 0
-    /// Names that are not ours. Never touched.
+    /// Names that are not ours.
+    ///
+    /// Never touched.
     var foreign = 0
     /// Files that could not be removed: a later start tries again.
     var failed = 0

@@ -34,7 +34,9 @@ struct StoreAnchor: Equatable, Sendable {
     private static let bootIDOffset = 64
     private static let sumOffset = slotBytes - 8
 
-    /// The start that wrote it. Below 2^23, so that generations stay positive as signed numbers.
+    /// The start that wrote it.
+    ///
+    /// Below 2^23, so that generations stay positive as signed numbers.
     var epoch: UInt32
     /// Counts writes: of two valid slots the higher one is newer.
     var write: UInt64

@@ -133,7 +133,9 @@ final class StoreDirectory {
     /// Path of the journal, for messages.
     var journalPath: String { "\(root.path)/\(Self.journalName)" }
 
-    /// A new descriptor of the journal, made if there is none. The caller owns it.
+    /// A new descriptor of the journal, made if there is none.
+    ///
+    /// The caller owns it.
     func openJournal() throws(StoreError) -> Int32 {
         let descriptor = try root.openFile(Self.journalName, O_RDWR | O_CREAT) ?? -1
         guard try FileStatus(descriptor: descriptor, path: journalPath).isOurPlainFile else {
@@ -143,13 +145,17 @@ final class StoreDirectory {
         return descriptor
     }
 
-    /// The value files of the present store. Ask again after a quarantine.
+    /// The value files of the present store.
+    ///
+    /// Ask again after a quarantine.
     func valueFiles() throws(StoreError) -> ValueFiles {
         guard let values else { throw .notOurs("\(root.path): not started") }
         return ValueFiles(directory: values)
     }
 
-    /// Makes the database file (0600) if there is none, and says where it is. Only while no connection is open.
+    /// Makes the database file (0600) if there is none, and says where it is.
+    ///
+    /// Only while no connection is open.
     func prepareIndexFile() throws(StoreError) -> String {
         guard let store else { throw .notOurs("\(root.path): not started") }
         if let status = try store.status(Self.indexName) {

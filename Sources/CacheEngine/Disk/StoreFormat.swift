@@ -11,13 +11,17 @@
 import Hashing
 
 struct StoreFormat: Equatable, Sendable {
-    /// What this program writes. A newer minor version is readable, a newer major one is not.
+    /// What this program writes.
+    ///
+    /// A newer minor version is readable, a newer major one is not.
     static let current = (major: 1, minor: 0)
     private static let title = "cache-daemon store"
 
     var major = Self.current.major
     var minor = Self.current.minor
-    /// Seed of the keyed hash of keys. Random, and kept as long as the directory, since the index is built on it.
+    /// Seed of the keyed hash of keys.
+    ///
+    /// Random, and kept as long as the directory, since the index is built on it.
     var seed: UInt64
 
     init(seed: UInt64) { self.seed = seed }

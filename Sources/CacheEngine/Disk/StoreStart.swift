@@ -45,7 +45,8 @@ extension StoreDirectory {
         let found = content.flatMap { StoreAnchor.newest(in: $0) }
         let hasStore = try root.status(Self.storeName) != nil
         let verdict = judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID)
-        let epoch = try nextEpoch(after: found, isFirst: verdict == .fresh)
+        let isFirst = content == nil && !hadFormat && !hasStore
+        let epoch = try nextEpoch(after: found, isFirst: isFirst)
 
         switch verdict {
         case .resumed: break
@@ -74,7 +75,9 @@ extension StoreDirectory {
         return verdict
     }
 
-    /// Notes how far the index got. Call it after each commit, before the acknowledgement.
+    /// Notes how far the index got.
+    ///
+    /// Call it after each commit, before the acknowledgement.
     ///
     /// With `sync`, waits until the anchor is on disk. With `clean` as well, first syncs all file systems, for a clean
     /// and synced stop vouches for the value files, too; `DiskIndex.sync` and `close` come before.
@@ -157,7 +160,9 @@ extension StoreDirectory {
         try root.rename(Self.storeName, to: name)
     }
 
-    /// Leaves the reason beside what it explains, for whoever looks at it later. A full disk may refuse: no matter.
+    /// Leaves the reason beside what it explains, for whoever looks at it later.
+    ///
+    /// A full disk may refuse: no matter.
     private func note(_ reason: String, inQuarantineOf epoch: UInt32) throws(StoreError) {
         guard let directory = try root.subdirectory("\(Self.quarantinePrefix)\(epoch)", create: false),
             let descriptor = try directory.openFile("REASON", O_WRONLY | O_CREAT | O_TRUNC)

@@ -9,7 +9,9 @@ struct ValueFileReader: ~Copyable {
     /// Step of `verify`.
     private static let stepBytes = 256 << 10
 
-    /// The file, for sendfile(2). Closed with the reader.
+    /// The file, for sendfile(2).
+    ///
+    /// Closed with the reader.
     let descriptor: Int32
     /// Where the value begins in the file.
     let valueOffset: Int
@@ -85,7 +87,9 @@ struct ValueFileReader: ~Copyable {
         guard hash.digest() == valueSum else { throw .damaged("the value's sum is wrong") }
     }
 
-    /// Reads a part of the value, filling `destination`. Unchecked: `verify` first.
+    /// Reads a part of the value, filling `destination`.
+    ///
+    /// Unchecked: `verify` first.
     func read(at offset: Int, into destination: UnsafeMutableRawBufferPointer) throws(ValueFileError) {
         invariant(offset >= 0 && destination.count <= valueBytes - offset, "a read past the value's end")
         guard let count = unsafe readFully(descriptor, at: valueOffset + offset, into: destination) else {

@@ -12,7 +12,9 @@ struct FinishedValueFile: Sendable, Equatable {
     var fileBytes: Int
 }
 
-/// Owns a value file that is being written. If it goes away before `finish`, the file is unlinked.
+/// Owns a value file that is being written.
+///
+/// If it goes away before `finish`, the file is unlinked.
 struct ValueFileWriter: ~Copyable {
     /// -1 once finished or abandoned.
     private var descriptor: Int32
@@ -84,7 +86,9 @@ struct ValueFileWriter: ~Copyable {
             fileBytes: ValueFiles.allocatedBytes(keyBytes: keyBytes, valueBytes: valueBytes))
     }
 
-    /// Gives up: closes and unlinks the file. Does nothing once finished.
+    /// Gives up: closes and unlinks the file.
+    ///
+    /// Does nothing once finished.
     mutating func abandon() {
         guard descriptor >= 0 else { return }
         Self.discard(descriptor, directory, name)

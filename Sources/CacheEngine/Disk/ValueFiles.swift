@@ -51,7 +51,9 @@ struct ValueFiles: Sendable {
         return (String(file.suffix(2)), file)
     }
 
-    /// Makes the file of `generation`. Append the value, then `finish`; a writer that goes away before unlinks it.
+    /// Makes the file of `generation`.
+    ///
+    /// Append the value, then `finish`; a writer that goes away before unlinks it.
     ///
     /// - Throws: `.io` with EEXIST if there is one: a generation was used twice.
     func create(generation: UInt64, key: Span<UInt8>) throws(ValueFileError) -> ValueFileWriter {
@@ -107,7 +109,9 @@ struct ValueFiles: Sendable {
         }
     }
 
-    /// A new sweep of files of epochs before `epoch` that no row refers to. Begin it after the journal was replayed.
+    /// A new sweep of files of epochs before `epoch` that no row refers to.
+    ///
+    /// Begin it after the journal was replayed.
     func sweep(epochsBefore epoch: UInt32) -> OrphanSweep {
         OrphanSweep(directory: directory, epoch: epoch)
     }

@@ -220,14 +220,13 @@ final class DiskTrimmer {
         _ victims: [TrimCandidate], _ index: DiskIndex, _ writer: DiskWriter, countAs counter: DiskCounters.Name?
     ) throws(DiskError) -> Int {
         var files: [UInt64] = []
-        var removed = 0
         var changes = RowChanges()
         for victim in victims {
             guard let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation) else { continue }
-            removed += 1
             changes.delete(victim.hash, old)
             if old.fileBytes > 0 { files.append(old.generation) }
         }
+        let removed = changes.removed.count
         try index.commit()
         writer.filters.apply(changes)
         writer.removeFiles(files)

@@ -144,6 +144,13 @@ public struct EntryDraft: ~Copyable {
         body = .file(file)
     }
 
+    /// Takes the block back from its file, which is dropped. False for a value that streamed to its file.
+    mutating func takeBackBlock() -> Bool {
+        guard case .file(let file) = body, let block = file.takeBlock() else { return false }
+        body = .memory(block)
+        return true
+    }
+
     /// Joins from now on with `request`.
     mutating func renewSplice(_ request: SpliceRequest) {
         if let splice { retiredSplices.append(splice) }

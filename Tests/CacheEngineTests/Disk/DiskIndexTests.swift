@@ -127,7 +127,8 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
         let accessed = WallTime(milliseconds: 1_700_000_009_000)
         func touch(_ generation: UInt64?) throws -> Bool {
             try fixture.index.touch(
-                hash: hashOf(key), key: key.span, ifGeneration: generation, deadline: deadline, marks: [.stale], cas: 99,
+                hash: hashOf(key), key: key.span, ifGeneration: generation, deadline: deadline, marks: [.stale],
+                cas: 99,
                 accessed: accessed)
         }
         try fixture.transaction { () throws in
@@ -278,6 +279,20 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
         #expect(try fixture.index.recount() == fixture.index.totals)
     }
 
+    /// SQLite ends a transaction by itself after some errors; what comes next must not be committed on its own.
+    @Test func aTransactionThatSQLiteEndedTakesNoMoreChanges() throws {
+        let fixture = try DiskFixture()
+        try fixture.index.begin()
+        try fixture.put("one", [1])
+        try fixture.index.open?.connection.execute("ROLLBACK")
+        #expect(diskError { try fixture.put("two", [2]) }?.message == "the transaction was rolled back")
+        #expect(diskError { try fixture.index.setAccessed(hash: 1, .never) }?.kind == .other)
+        fixture.index.rollback()
+        try fixture.transaction { try fixture.put("three", [3]) }
+        #expect(try fixture.index.recount().entries == 1)
+        #expect(fixture.index.totals.entries == 1)
+    }
+
     @Test func aReadSeesTheLastCommitOnly() throws {
         let fixture = try DiskFixture()
         let reader = try fixture.reader()
@@ -319,7 +334,9 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
         let fixture = try DiskFixture()
         var expected: [String: EntryMetadata] = [:]
         try fixture.transaction {
-            for number in 0..<25 { expected["key\(number)"] = try fixture.put("key\(number)", [UInt8(number)]).metadata }
+            for number in 0..<25 {
+                expected["key\(number)"] = try fixture.put("key\(number)", [UInt8(number)]).metadata
+            }
             try fixture.putFile("large", [UInt8](repeating: 1, count: 100))
         }
         let reader = try fixture.reader()
@@ -328,7 +345,8 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
                 var keys: [String] = []
                 var after: Int64? = 0
                 while let from = after {
-                    let page = try usesReader
+                    let page =
+                        try usesReader
                         ? reader.scan(after: from, limit: limit) : fixture.index.scan(after: from, limit: limit)
                     for entry in page.entries {
                         let key = String(decoding: entry.key, as: UTF8.self)

@@ -174,6 +174,21 @@ private func isQuarantined(_ verdict: StartVerdict) -> Bool {
         #expect(!scratch.exists("journal"))
     }
 
+    /// CAS ids that clients hold must not come back with a new store, so the epoch must not begin anew.
+    @Test func aLostAnchorWithoutAStoreDoesNotResetTheEpoch() throws {
+        for isDamaged in [true, false] {
+            let scratch = try ScratchDirectory()
+            for _ in 0..<3 { _ = try DiskFixture(scratch) }
+            try FileManager.default.removeItem(atPath: scratch.path("store"))
+            if isDamaged {
+                try scratch.write([UInt8](repeating: 1, count: 1024), to: "anchor")
+            } else {
+                try FileManager.default.removeItem(atPath: scratch.path("anchor"))
+            }
+            #expect(try DiskFixture(scratch).directory.epoch > 1_000_000)
+        }
+    }
+
     /// A crash after the rename, before the anchor: the next start must not take the old journal for the new store's.
     @Test func aCrashInTheMiddleOfADiscardLosesNothingButTheStore() throws {
         let scratch = try ScratchDirectory()
