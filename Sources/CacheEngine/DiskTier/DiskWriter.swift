@@ -117,7 +117,7 @@ final class DiskWriter {
         do throws(DiskError) {
             try index.begin()
             #if DEBUG
-                if let fault = disk.injectedFault.withLock({ $0 }) { throw fault }
+                if let fault = disk.injected.withLock({ $0.commitFault }) { throw fault }
             #endif
             for position in batch.positions {
                 let record = disk.journal.record(at: position)

@@ -17,8 +17,8 @@ private final class FaultyFixture {
     init(_ adjust: (inout CacheOptions) -> Void = { _ in }) throws { base = try EngineFixture(adjust) }
 
     func fail(_ kind: DiskError.Kind?) {
-        cache.disk?.injectedFault.withLock {
-            $0 = kind.map { DiskError(kind: $0, operation: "test", code: 0, message: "as the test wants it") }
+        cache.disk?.injected.withLock {
+            $0.commitFault = kind.map { DiskError(kind: $0, operation: "test", code: 0, message: "as the test wants it") }
         }
     }
 
@@ -127,13 +127,13 @@ private final class FaultyFixture {
         try cache.set([1], forKey: "kept")
         cache.settle()
         let fault = DiskError(kind: .corrupt, operation: "test", code: 11, message: "as the test wants it")
-        cache.disk?.injectedFault.withLock { $0 = fault }
+        cache.disk?.injected.withLock { $0.commitFault = fault }
         try cache.set([2], forKey: "kept")
         until {
             clock.advance(milliseconds: 100)
             return cache.statistics().disk?.quarantines == 1 && cache.disk?.state == .ok
         }
-        cache.disk?.injectedFault.withLock { $0 = nil }
+        cache.disk?.injected.withLock { $0.commitFault = nil }
         #expect(states.value == [.degraded, .ok])
         // Memory has lost nothing; the new store is empty.
         #expect(cache.value(forKey: "kept") == [2])

@@ -175,3 +175,29 @@ func allocatedBytes(below path: String) -> Int {
         return stat("\(path)/\(name)", &status) == 0 ? total + Int(status.st_blocks) * 512 : total
     }
 }
+
+/// A draft that could not be made.
+struct NoDraft: Error {}
+
+extension Cache {
+    /// A draft with its whole value in it; it must fit memory.
+    func filledDraft(_ key: String, _ value: [UInt8]) throws -> EntryDraft {
+        let key = Array(key.utf8)
+        guard var draft = try draft(key.span, valueBytes: value.count, .none, now: clock.now()) else { throw NoDraft() }
+        let filled = Cache.fill(&draft, with: value.span, from: 0)
+        #expect(filled == value.count)
+        return draft
+    }
+
+    /// Stores a draft, overcoming what stands in the way.
+    func finish(_ draft: inout EntryDraft, _ mode: WriteMode, _ box: Mailbox) -> StoreOutcome {
+        var flight: Flight?
+        while true {
+            let outcome = store(&draft, mode, now: clock.now(), flight: flight)
+            if let used = flight { finish(used) }
+            guard case .unresolved(let obstacle) = outcome else { return outcome }
+            overcome(obstacle, draft: &draft, waiter: box.waiter())
+            flight = box.next().flight
+        }
+    }
+}
