@@ -31,9 +31,13 @@ final class EngineFixture {
         cache = try Cache.open(options, clock: clock)
     }
 
-    deinit { if isOpen { cache.close() } }
+    deinit {
+        releaseWriter()
+        if isOpen { cache.close() }
+    }
 
     func close() {
+        releaseWriter()
         cache.close()
         isOpen = false
     }
@@ -56,7 +60,28 @@ final class EngineFixture {
 
     /// Waits until the index has every write, and what was to be trimmed or removed is gone.
     func settle() {
+        releaseWriter()
         cache.settle()
+    }
+
+    private var held: Primitives.Semaphore?
+
+    /// Keeps the disk writer from its work: what is stored from now on stays in the journal.
+    func holdWriter() {
+        let isHeld = Primitives.Semaphore()
+        let release = Primitives.Semaphore()
+        _ = cache.disk?.ask { _ in
+            isHeld.signal()
+            release.wait()
+        }
+        isHeld.wait()
+        held = release
+    }
+
+    /// Lets the disk writer go on.
+    func releaseWriter() {
+        held?.signal()
+        held = nil
     }
 
     /// Evicts everything from memory, leaving it on disk.

@@ -113,19 +113,11 @@ extension Cache {
         let fixture = try EngineFixture()
         try fixture.cache.set([1], forKey: "k", timeToLive: .seconds(1000))
         fixture.settle()
-        // In the journal only, for the writer is kept busy.
-        let isHeld = Semaphore()
-        let release = Semaphore()
-        _ = fixture.cache.disk?.ask { _ in
-            isHeld.signal()
-            release.wait()
-        }
-        isHeld.wait()
+        fixture.holdWriter()
         #expect(fixture.cache.touch("k", timeToLive: .seconds(5000)))
         fixture.dropMemory()
         let paused = PausedLookup(fixture)
         paused.begin("k")
-        release.signal()
         fixture.settle()
         #expect(paused.land()?.timeToLive == .seconds(5000))
     }
