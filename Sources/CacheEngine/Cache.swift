@@ -54,7 +54,10 @@ public final class Cache: Sendable {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
         if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
-        return shard.mayBeOnDisk(hash) ? .unknown : .absent
+        if shard.mayBeOnDisk(hash) { return .unknown }
+        // A lookup under way may have read the row before it was trimmed: it must not bring it back after this answer.
+        if !shard.flights.isEmpty { shard.flights[hash] = nil }
+        return .absent
     }
 
     /// What the key's write in the journal says, the entry having left memory before it reached the index.
@@ -68,7 +71,11 @@ public final class Cache: Sendable {
         case .entry: break
         }
         let record = disk.journal.record(at: write.position)
-        guard let block = unsafe memory.makeBlock(record, key: key), block.deadline > now else { return .absent }
+        guard let block = unsafe memory.makeBlock(record, key: key) else { return .absent }
+        guard block.deadline > now else {
+            garbage.add(block)
+            return .absent
+        }
         shard.link(block)
         shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
         return .resident(block)

@@ -178,7 +178,7 @@ import Testing
         }
         let evicted = Answer(0)
         let observation = fixture.cache.observe { events, _ in
-            evicted.value += events.filter { $0.reason == .evicted }.count
+            evicted.update { $0 += events.filter { $0.reason == .evicted }.count }
         }
         try fixture.cache.set([1], forKey: "k")
         fixture.clock.advance(seconds: 120)
