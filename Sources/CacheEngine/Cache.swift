@@ -254,8 +254,8 @@ public final class Cache: Sendable {
 
     /// Removes the key's entry from both tiers.
     ///
-    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`. With `cas` only
-    /// an entry with that id is removed.
+    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`, and `.deleted` where
+    /// only the disk knows. With `cas` only an entry with that id is removed.
     public func delete(
         _ key: Span<UInt8>, isBlind: Bool = false, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> DeleteOutcome {
@@ -288,9 +288,9 @@ public final class Cache: Sendable {
 
     // MARK: Deadlines
 
-    /// Gives the key's entry a new deadline.
+    /// Gives the key's entry a new deadline; with `cas`, only an entry with that id.
     public func touch(
-        _ key: Span<UInt8>, deadline: Instant, now: Instant, flight: Flight? = nil
+        _ key: Span<UInt8>, deadline: Instant, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> TouchOutcome {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
@@ -301,6 +301,7 @@ public final class Cache: Sendable {
                 case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
                 case .resident(let block):
+                    if let cas, cas != block.cas { return .exists }
                     guard unsafe setDeadline(deadline, of: block, key, &shard) else {
                         return .unresolved(.journalFull)
                     }

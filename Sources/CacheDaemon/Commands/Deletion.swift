@@ -47,7 +47,7 @@ extension Session {
         case .touched:
             turn.counters.add(.touchHits)
             acknowledge(.touched, isQuiet: isQuiet, &turn)
-        case .notFound:
+        case .notFound, .exists:
             turn.counters.add(.touchMisses)
             if !isQuiet { reply(.notFound, &turn) }
         case .unresolved(let obstacle):

@@ -31,8 +31,18 @@ final class Slot {
         case entry(PinnedEntry)
         /// A value that comes in chunks, and how far it is.
         case stream(ValueStream, StreamStage)
+
+        /// Which version of the entry was found.
+        var cas: UInt64? {
+            switch self {
+            case .entry(let entry): entry.cas
+            case .stream(let stream, _): stream.cas
+            case .pending, .nothing: nil
+            }
+        }
     }
 
+    /// How far a stream is.
     enum StreamStage {
         case unstarted
         case chunkRequested

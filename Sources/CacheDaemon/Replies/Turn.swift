@@ -50,7 +50,8 @@ struct Turn: ~Copyable {
         switch expiration {
         case .never: .never
         case .after(let seconds): now.advanced(byMilliseconds: seconds &* 1000 &+ 1)
-        case .immediately: now
+        // Past for every worker, however old the time of its turn is.
+        case .immediately: Instant(milliseconds: 0)
         case .at(let unixSeconds): deadline(unixSeconds: unixSeconds)
         }
     }
