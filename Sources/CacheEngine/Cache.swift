@@ -29,6 +29,9 @@ public final class Cache: Sendable {
     let background: Background
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
     let flushDue: Atomic<Int64>
+    /// The default and the longest TTL, in ms; Int64.max: none. `options` has those of the start.
+    let standardTTL: Atomic<Int64>
+    let longestTTL: Atomic<Int64>
 
     // MARK: What a key holds
 
@@ -496,5 +499,7 @@ public final class Cache: Sendable {
         self.generations = generations
         self.background = background
         flushDue = Atomic(flushAt.milliseconds)
+        standardTTL = Atomic(options.defaultTTL ?? .max)
+        longestTTL = Atomic(options.maximumTTL ?? .max)
     }
 }
