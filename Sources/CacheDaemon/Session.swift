@@ -99,6 +99,7 @@ struct Session: ~Copyable {
         guard canGoOn else { return 0 }
         var consumed = 0
         while true {
+            // SAFETY: all parts of the input lie within it, and it stays in place during the call.
             let rest = unsafe UnsafeRawBufferPointer(rebasing: input[consumed...])
             let step =
                 switch phase {
@@ -140,6 +141,7 @@ struct Session: ~Copyable {
         case .incomplete:
             return .stalled(.input)
         case .request(let request, let lineBytes):
+            if turn.tracesRequests { unsafe trace(input, lineBytes, turn) }
             turn.requestsLeft &-= 1
             requestCount &+= 1
             return unsafe execute(request, lineBytes: lineBytes, input, &turn)
@@ -163,6 +165,13 @@ struct Session: ~Copyable {
         if turn.output.isFull { return .output }
         if replies.isFull { return .slots }
         return nil
+    }
+
+    /// Logs a request's line, cut and escaped.
+    private func trace(_ input: UnsafeRawBufferPointer, _ lineBytes: Int, _ turn: borrowing Turn) {
+        let line = unsafe UnsafeRawBufferPointer(rebasing: input[..<lineBytes])
+        turn.service.log.write(
+            .debug, "request", ["connection": "\(id)", "line": unsafe Log.escaped(line)])
     }
 
     private mutating func swallow(_ bytes: Int, of available: Int) -> Step {

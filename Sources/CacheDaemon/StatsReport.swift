@@ -67,6 +67,7 @@ struct StatsReport: Sendable {
         reply.appendStatistic("libevent", "2.1")
         reply.appendStatistic("pointer_size", UInt64(Int.bitWidth))
         var usage = rusage()
+        // SAFETY: getrusage(2) fills the structure that it is given.
         if unsafe getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {
             reply.appendStatistic("rusage_user", Self.seconds(usage.ru_utime))
             reply.appendStatistic("rusage_system", Self.seconds(usage.ru_stime))

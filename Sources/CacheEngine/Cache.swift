@@ -29,6 +29,9 @@ public final class Cache: Sendable {
     let background: Background
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
     let flushDue: Atomic<Int64>
+    /// The default and the longest TTL, in ms; Int64.max: none. `options` has those of the start.
+    let standardTTL: Atomic<Int64>
+    let longestTTL: Atomic<Int64>
 
     // MARK: What a key holds
 
@@ -258,8 +261,8 @@ public final class Cache: Sendable {
 
     /// Removes the key's entry from both tiers.
     ///
-    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`. With `cas` only
-    /// an entry with that id is removed.
+    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`, and `.deleted` where
+    /// only the disk knows. With `cas` only an entry with that id is removed.
     public func delete(
         _ key: Span<UInt8>, isBlind: Bool = false, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> DeleteOutcome {
@@ -271,7 +274,7 @@ public final class Cache: Sendable {
                 let found = unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage)
                 var present: EntryBlock?
                 switch found {
-                case .absent: return isBlind ? .deleted : .notFound
+                case .absent: return .notFound
                 case .unknown where !isBlind || cas != nil: return .unresolved(.entryOnDisk)
                 case .unknown: break
                 case .resident(let block):
@@ -292,9 +295,9 @@ public final class Cache: Sendable {
 
     // MARK: Deadlines
 
-    /// Gives the key's entry a new deadline.
+    /// Gives the key's entry a new deadline; with `cas`, only an entry with that id.
     public func touch(
-        _ key: Span<UInt8>, deadline: Instant, now: Instant, flight: Flight? = nil
+        _ key: Span<UInt8>, deadline: Instant, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> TouchOutcome {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
@@ -305,6 +308,7 @@ public final class Cache: Sendable {
                 case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
                 case .resident(let block):
+                    if let cas, cas != block.cas { return .exists }
                     guard unsafe setDeadline(deadline, of: block, key, &shard) else {
                         return .unresolved(.journalFull)
                     }
@@ -495,5 +499,7 @@ public final class Cache: Sendable {
         self.generations = generations
         self.background = background
         flushDue = Atomic(flushAt.milliseconds)
+        standardTTL = Atomic(options.defaultTTL ?? .max)
+        longestTTL = Atomic(options.maximumTTL ?? .max)
     }
 }

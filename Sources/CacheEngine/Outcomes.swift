@@ -107,6 +107,8 @@ public enum DeleteOutcome: Equatable, Sendable {
 public enum TouchOutcome: Equatable, Sendable {
     /// The entry has the new deadline.
     case touched
+    /// The entry has another CAS id.
+    case exists
     /// The key held nothing.
     case notFound
     /// Nothing happened yet.

@@ -30,6 +30,7 @@ public final class Wakeup: Sendable {
         guard !isSignalled.exchange(true, ordering: .acquiringAndReleasing) else { return }
         var one: UInt64 = 1
         // EAGAIN would mean 2^64 - 2 pending signals; EINTR does not happen on a non-blocking eventfd.
+        // SAFETY: eight bytes are written from, and read into, a local of that size.
         let written = unsafe write(fd, &one, 8)
         invariant(written == 8, "write(eventfd): \(systemMessage(errno))")
     }

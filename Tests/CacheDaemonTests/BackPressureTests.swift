@@ -11,7 +11,7 @@ import Testing
 struct BackPressureTests {
     /// A cache with `count` values of `bytes` bytes, and the reply to a get of all of them.
     private func filled(_ count: Int, _ bytes: Int) throws -> (Conversation, keys: [String], reply: String) {
-        let client = try Conversation(memoryCache { $0.memory.bytesMax = 256 << 20 })
+        let client = try Conversation(owning: memoryCache { $0.memory.bytesMax = 256 << 20 })
         var expected = ""
         let keys = (0..<count).map { "key-\($0)" }
         for (index, key) in keys.enumerated() {
@@ -50,7 +50,7 @@ struct BackPressureTests {
 
     @Test("one turn executes a bounded number of requests")
     func turnBudget() throws {
-        let client = try Conversation(memoryCache())
+        let client = try Conversation(owning: memoryCache())
         client.isReading = false
         client.say(String(repeating: "get missing\r\n", count: 1000))
         #expect(client.count(.getCommands) == UInt64(Turn.requestsMax))

@@ -56,13 +56,18 @@ final class Conversation {
     private let near: Int32
     private let far: Int32
     private let vectors = SendVectors()
+    private let ownsCache: Bool
     /// Replies taken from the session so far and not returned yet.
     private var replies: [UInt8] = []
     /// Whether the session's replies are taken from it; false plays a client that does not read.
     var isReading = true
 
-    init(_ cache: Cache, settings: Settings = Settings(), id: UInt32 = 1) throws {
+    /// A conversation that closes its cache at its end.
+    convenience init(owning cache: Cache) throws { try self.init(cache, ownsCache: true) }
+
+    init(_ cache: Cache, settings: Settings = Settings(), id: UInt32 = 1, ownsCache: Bool = false) throws {
         self.cache = cache
+        self.ownsCache = ownsCache
         let log = self.log
         service = Service(
             cache: cache, settings: settings, log: Log(level: .debug) { log.add($0) }, control: try ServerControl())
@@ -76,6 +81,7 @@ final class Conversation {
 
     deinit {
         session.abandon(turn)
+        if ownsCache { cache.close() }
         close(near)
         close(far)
     }
@@ -219,11 +225,10 @@ func coldCache(
 
 /// Stores entries in a cache that is closed, and gone, afterwards.
 private func fill(_ options: CacheOptions, _ entries: [String: [UInt8]]) throws {
-    let writer = try Conversation(try Cache.open(options))
+    let writer = try Conversation(owning: try Cache.open(options))
     for (key, value) in entries {
         let line = "set \(key) 7 0 \(value.count)\r\n"
         let reply = writer.say(Array(line.utf8) + value + Array("\r\n".utf8)) + writer.finish()
         precondition(reply == "STORED\r\n", reply)
     }
-    writer.cache.close()
 }

@@ -26,23 +26,22 @@ struct DiskOrderTests {
     init() throws { directory = try TemporaryDirectory() }
 
     private func cold(_ entries: [String: String]) throws -> Conversation {
-        try Conversation(try coldCache(entries.mapValues(bytes), in: directory))
+        try Conversation(owning: try coldCache(entries.mapValues(bytes), in: directory))
     }
 
     @Test("replies keep the order of the requests, in whatever order the disk answers")
     func replyOrder() throws {
         let entries = ["a": "1", "b": "22", "c": "333", "d": "4444"]
         let expected =
-            "VALUE a 7 1\r\n1\r\nVALUE b 7 2\r\n22\r\nEND\r\nEND\r\nVALUE c 7 3\r\n333\r\nVALUE d 7 4\r\n4444\r\nEND\r\n"
+            "VALUE a 7 1\r\n1\r\nVALUE b 7 2\r\n22\r\nEND\r\nVALUE c 7 3\r\n333\r\nVALUE d 7 4\r\n4444\r\nEND\r\n"
             + "VERSION \(ProductVersion.wire)\r\n"
-        for order in permutations([0, 1, 2, 3, 4]) {
+        for order in permutations([0, 1, 2, 3]) {
             let client = try cold(entries)
-            #expect(client.say("get a b\r\nget x\r\nget c d\r\nversion\r\n") == "")
-            #expect(client.openReads == 5)
-            let completions = client.held.take(5)
+            #expect(client.say("get a b\r\nget c d\r\nversion\r\n") == "")
+            #expect(client.openReads == 4)
+            let completions = client.held.take(4)
             let replies = order.map { client.deliver([completions[$0]]) }.joined()
             #expect(replies == expected, "order \(order)")
-            client.cache.close()
         }
     }
 
@@ -116,7 +115,7 @@ struct DiskOrderTests {
     @Test("a client that does not read gets at most one chunk of a stream ahead")
     func streamBackPressure() throws {
         let large = [UInt8](repeating: 120, count: 3_000_000)
-        let client = try Conversation(try coldCache(["l": large], in: directory))
+        let client = try Conversation(owning: try coldCache(["l": large], in: directory))
         client.say("get l\r\n")
         _ = client.deliver(client.held.take(1))
         client.isReading = false
@@ -146,16 +145,15 @@ struct DiskOrderTests {
             #expect(
                 other.say("set c 0 0 1\r\nx\r\nget c\r\n") + other.finish() == "STORED\r\nVALUE c 0 1\r\nx\r\nEND\r\n")
         }
-        let client = try Conversation(cache)
+        let client = try Conversation(owning: cache)
         let replies = client.say("add a 0 0 1\r\nx\r\nget l\r\nset a 0 0 1\r\nz\r\nget a\r\n") + client.finish()
         #expect(replies.hasSuffix("END\r\nSTORED\r\nVALUE a 0 1\r\nz\r\nEND\r\n"))
-        cache.close()
     }
 
     @Test("at durability `always` replies wait for the commit, in order")
     func commits() throws {
         let cache = try coldCache(["a": bytes("1")], in: directory) { $0.disk?.durability = .always }
-        let client = try Conversation(cache)
+        let client = try Conversation(owning: cache)
         #expect(client.say("set b 0 0 1\r\nx\r\nget b\r\nset c 0 0 1 noreply\r\ny\r\ndelete b\r\nversion\r\n") == "")
         #expect(
             client.finish()
@@ -164,6 +162,5 @@ struct DiskOrderTests {
             client.say("get a\r\nset a 0 0 1\r\nz\r\nget a\r\n") + client.finish()
                 == "VALUE a 7 1\r\n1\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\nz\r\nEND\r\n")
         #expect(client.say("add a 0 0 1\r\nx\r\n") == "NOT_STORED\r\n", "nothing was changed, so nothing waits")
-        cache.close()
     }
 }

@@ -29,6 +29,7 @@ extension Session {
 
     /// Answers `stats [group]`.
     mutating func statistics(_ argument: UnsafeRawBufferPointer, _ turn: inout Turn) {
+        // SAFETY: the bytes are copied.
         let group = unsafe String(decoding: argument, as: UTF8.self)
         let service = turn.service
         reply(&turn) { StatsReport().append(group: group, of: service, to: &$0) }

@@ -19,6 +19,7 @@ extension Session {
     mutating func delete(_ key: UnsafeRawBufferPointer, isQuiet: Bool, _ turn: inout Turn) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
         // A client that wants no reply does not ask whether there was an entry: no disk read is needed.
+        // SAFETY: the span does not outlive the call, and the input stays in place during it. The same below.
         let outcome = turn.cache.delete(
             unsafe Span(_unsafeBytes: key), isBlind: isQuiet, now: turn.now, flight: proof)
         switch outcome {
@@ -46,7 +47,7 @@ extension Session {
         case .touched:
             turn.counters.add(.touchHits)
             acknowledge(.touched, isQuiet: isQuiet, &turn)
-        case .notFound:
+        case .notFound, .exists:
             turn.counters.add(.touchMisses)
             if !isQuiet { reply(.notFound, &turn) }
         case .unresolved(let obstacle):

@@ -44,6 +44,7 @@ extension Session {
         case .absent: settle(slot, number, .nothing, wish, turn)
         case .entry(let entry): found(slot, number, .entry(entry), wish, completion.flight, turn)
         case .stream(let stream):
+            // SAFETY: the key outlives the call.
             unsafe wish.key.withUnsafeBytes { key in
                 unsafe slot.lead.bytes.appendValueHeader(
                     key: key, flags: stream.flags, count: stream.valueBytes, cas: wish.includesCAS ? stream.cas : nil)
@@ -54,14 +55,19 @@ extension Session {
         }
     }
 
-    /// A hit on disk; `gat` gives it its new deadline before it counts.
+    /// A hit on disk; `gat` gives that very version its new deadline before it counts.
     private mutating func found(
         _ slot: Slot, _ number: UInt32, _ answer: Slot.Answer, _ wish: ValueWish, _ flight: Flight?,
         _ turn: borrowing Turn
     ) {
         guard let touch = wish.touch else { return settle(slot, number, answer, wish, turn) }
-        switch turn.cache.touch(wish.key.span, deadline: touch, now: turn.now, flight: flight) {
+        let outcome = turn.cache.touch(
+            wish.key.span, deadline: touch, cas: answer.cas, now: turn.now, flight: flight)
+        switch outcome {
         case .touched: settle(slot, number, answer, wish, turn)
+        case .exists:
+            slot.untouched = nil
+            lookAgain(slot, number, wish, nil, turn)
         case .notFound: settle(slot, number, .nothing, wish, turn)
         case .unresolved(let obstacle):
             slot.untouched = answer

@@ -10,6 +10,7 @@ extension Session {
     mutating func execute(
         _ request: Request, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
+        // SAFETY: the input stays in place during the call; the parser checked every range of it.
         switch request {
         case .retrieve(let retrieval):
             return unsafe retrieve(retrieval, lineBytes: lineBytes, input, &turn, isResumed: false)

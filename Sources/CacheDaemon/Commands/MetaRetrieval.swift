@@ -1,7 +1,8 @@
 // mg, me: meta retrievals.
 //
-// One look at the entry, under its shard's lock, decides everything: what is shown, who wins the right to renew, the new
-// deadline. What only the disk knows becomes a slot, as for get; a slot asks again when the engine has looked it up.
+// One look at the entry, under its shard's lock, decides everything: what is shown, who wins the right to renew, the
+// new deadline. What only the disk knows becomes a slot, as for get; a slot asks again when the engine has looked it
+// up.
 
 import CacheEngine
 import Primitives
@@ -16,6 +17,7 @@ final class KeptMetaRequest {
 
     init(_ request: MetaRequest, key: UnsafeRawBufferPointer, opaque: UnsafeRawBufferPointer) {
         self.request = request
+        // SAFETY: both are copied.
         self.key = unsafe Array(key)
         self.opaque = unsafe Array(opaque)
     }
@@ -99,6 +101,8 @@ extension Session {
             turn.counters.add(.getMisses)
             replies.answer(slot, .nothing)
         case .retry, .entry, .chunk, .failed:
+            // An earlier look may have written a line for a value that has moved since.
+            slot.lead.removeAll()
             let terms = MetaTerms(request, turn)
             let look = unsafe question.key.withUnsafeBytes { key in
                 unsafe question.opaque.withUnsafeBytes { opaque in

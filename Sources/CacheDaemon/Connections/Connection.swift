@@ -49,6 +49,7 @@ final class Connection {
     private var partialSince = Instant.never
     private var partialBytes: Int64 = 0
     private var partialRequest: UInt32 = 0
+    private var lastReadBytes: Int64 = 0
 
     /// Begins to serve `fd`; does not own it when it throws.
     init(id: UInt32, fd: Int32, worker: Worker) throws(EventLoopError) {
@@ -61,6 +62,7 @@ final class Connection {
         readWatch = watch
         try watch.start()
         worker.service.register(card, fd: fd)
+        note("connected")
     }
 
     // MARK: What wakes a connection
@@ -109,6 +111,7 @@ final class Connection {
         worker.turn.begin()
         session.sendReady(&worker.turn)
         if session.canGoOn, session.stall != .input {
+            // SAFETY: a session uses its input only during the call, and the input stays in place meanwhile.
             input.consume(unsafe session.process(input.readable, &worker.turn))
         }
         if canRead, wantsInput, !worker.turn.output.isFull { readAndProcess() }
@@ -155,6 +158,7 @@ final class Connection {
             worker.counters.add(.bytesRead, count)
             card.lastActivity = worker.turn.now
             partialBytes += Int64(count)
+            lastReadBytes = Int64(count)
             return count
         }
         if count == 0 {
@@ -283,10 +287,16 @@ final class Connection {
             .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.replyLine)"])
     }
 
+    private func note(_ event: String) {
+        let log = worker.service.log
+        if log.isOn(.info) { log.write(.info, event, ["connection": "\(id)", "peer": "\(PeerAddress(fd))"]) }
+    }
+
     /// Closes now.
     func close() {
         guard !isClosed else { return }
         isClosed = true
+        note("disconnected")
         worker.turn.output.removeAll()
         session.abandon(worker.turn)
         readWatch = nil
@@ -306,7 +316,8 @@ final class Connection {
         if partialSince == .never || partialRequest != session.requestCount {
             partialSince = worker.turn.now
             partialRequest = session.requestCount
-            partialBytes = 0
+            // Of a value, what came with its line counts already; at most one read.
+            partialBytes = session.isBetweenRequests ? Int64(input.count) : lastReadBytes
         }
     }
 

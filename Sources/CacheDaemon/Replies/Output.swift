@@ -3,8 +3,8 @@
 //     bytes:       VALUE a 0 5\r\nhello\r\nVALUE b 0 100000\r\n|\r\nEND\r\n
 //     references:                                              ^ 100000 bytes of a pinned entry go here
 //
-// Each worker has one that its connections take turns to fill; what a socket does not take at once moves into one of the
-// connection's own. Not thread-safe.
+// Each worker has one that its connections take turns to fill; what a socket does not take at once moves into one of
+// the connection's own. Not thread-safe.
 
 import CacheEngine
 import Glibc

@@ -2,9 +2,10 @@
 //
 //     get a b c        VALUE a -> output | slot for b: following = VALUE c, END | ...
 //
-// A slot is one part of a reply that is still to come: a value that is being read from disk, or the leave to acknowledge
-// a change once it is durable. Everything said after it waits in the slot's `following`. Slots are answered in any order
-// and leave in the order of the commands. Empty for connections whose replies all come from memory.
+// A slot is one part of a reply that is still to come: a value that is being read from disk, or the leave to
+// acknowledge a change once it is durable. Everything said after it waits in the slot's `following`. Slots are
+// answered in any order and leave in the order of the commands. Empty for connections whose replies all come from
+// memory.
 
 import CacheEngine
 import Primitives
@@ -30,8 +31,18 @@ final class Slot {
         case entry(PinnedEntry)
         /// A value that comes in chunks, and how far it is.
         case stream(ValueStream, StreamStage)
+
+        /// Which version of the entry was found.
+        var cas: UInt64? {
+            switch self {
+            case .entry(let entry): entry.cas
+            case .stream(let stream, _): stream.cas
+            case .pending, .nothing: nil
+            }
+        }
     }
 
+    /// How far a stream is.
     enum StreamStage {
         case unstarted
         case chunkRequested
@@ -80,7 +91,9 @@ struct ReplyQueue: ~Copyable {
     ///
     /// While there are any, nothing that changes entries is executed, so that a client's commands keep their order.
     private(set) var openReads = 0
-    /// Of those, values of entries that will be changed when they are found. While there are any, nothing is executed.
+    /// Of those, values of entries that will be changed when they are found.
+    ///
+    /// While there are any, nothing is executed.
     private(set) var openChanges = 0
 
     var isEmpty: Bool { slots.isEmpty }
@@ -144,6 +157,7 @@ struct ReplyQueue: ~Copyable {
             output.take(&slot.lead)
         case .entry(let entry):
             guard case .value(let key, let includesCAS, _) = slot.purpose else { break }
+            // SAFETY: the key outlives the call.
             unsafe key.withUnsafeBytes { unsafe output.appendValue(key: $0, entry, includesCAS: includesCAS) }
         case .stream(let stream, .unstarted):
             output.take(&slot.lead)

@@ -16,6 +16,8 @@ struct Turn: ~Copyable {
     let completions: any CompletionQueue
     /// Whether replies to changes wait until these are durable.
     let waitsForCommit: Bool
+    /// Whether every request is logged.
+    private(set) var tracesRequests = false
     /// The time of all decisions of this turn.
     private(set) var now = Instant(milliseconds: 0)
     /// How many more requests may be executed in this turn.
@@ -37,6 +39,7 @@ struct Turn: ~Copyable {
     mutating func begin() {
         now = cache.clock.now()
         requestsLeft = Self.requestsMax
+        tracesRequests = service.log.isOn(.debug)
     }
 
     /// The point in time that a client's expiry means.
@@ -47,7 +50,8 @@ struct Turn: ~Copyable {
         switch expiration {
         case .never: .never
         case .after(let seconds): now.advanced(byMilliseconds: seconds &* 1000 &+ 1)
-        case .immediately: now
+        // Past for every worker, however old the time of its turn is.
+        case .immediately: Instant(milliseconds: 0)
         case .at(let unixSeconds): deadline(unixSeconds: unixSeconds)
         }
     }

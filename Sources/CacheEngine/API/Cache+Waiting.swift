@@ -221,7 +221,7 @@ extension TouchOutcome {
     var step: Step<Bool> {
         switch self {
         case .touched: .done(true)
-        case .notFound: .done(false)
+        case .notFound, .exists: .done(false)
         case .unresolved(let obstacle): .unresolved(obstacle)
         }
     }

@@ -261,6 +261,9 @@ final class DiskReader {
     private func writeValue(_ file: DraftFile, _ waiter: Waiter) {
         // SAFETY of reading the block outside its lock: the draft's owner waits for this job and does not touch it.
         let block = file.state.withLock { $0.block }
+        #if DEBUG
+            SeededBug.spoilPresent(of: file, currentIndex(), files)
+        #endif
         if let block { unsafe write(block.value, to: file) } else { file.finish(.failed) }
         waiter.complete(.retry)
     }

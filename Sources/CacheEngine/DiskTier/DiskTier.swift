@@ -280,6 +280,8 @@ public struct DiskLimits: Sendable, Equatable {
     public var freeBytesMin: Int?
     /// Values up to this many bytes live in the index, larger ones in files.
     public var inlineBytesMax: Int
+    /// Time between two trims when nothing else wakes the writer, in milliseconds.
+    public var trimInterval: Int64
 
     init(_ options: DiskOptions) {
         bytesMax = options.bytesMax
@@ -288,6 +290,7 @@ public struct DiskLimits: Sendable, Equatable {
         ageBase = options.ageBase
         freeBytesMin = options.freeBytesMin
         inlineBytesMax = options.inlineBytesMax
+        trimInterval = options.trimInterval
     }
 }
 

@@ -55,6 +55,8 @@ final class DiskWriter {
 
     // MARK: Waiting
 
+    private var trimInterval: Int64 { disk.limits.withLock { $0.trimInterval } }
+
     private func wait() -> DiskTier.Inbox {
         let isBusy = disk.journal.usedBytes > 0
         if isBusy && memory.clock.now() >= retryAt {
@@ -64,7 +66,7 @@ final class DiskWriter {
         }
         if !isBusy && !disk.journal.declareIdle() { return take() }
         let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore || filters.hasMore)
-        let timeout = hasChores ? 1 : (isBusy ? 100 : min(disk.options.trimInterval, 1000))
+        let timeout = hasChores ? 1 : (isBusy ? 100 : min(trimInterval, 1000))
         _ = disk.inbox.wait(milliseconds: timeout) { inbox in
             inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
         }
@@ -426,7 +428,7 @@ final class DiskWriter {
         cleanup.step(self)
         guard now >= nextTrim || trimmer.hasMore else { return }
         if now >= nextTrim { checkDirectory() }
-        nextTrim = now.advanced(byMilliseconds: disk.options.trimInterval)
+        nextTrim = now.advanced(byMilliseconds: trimInterval)
         trimmer.step(self)
         publishReport()
     }
