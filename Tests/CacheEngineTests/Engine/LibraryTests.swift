@@ -72,7 +72,7 @@ private func text(_ keys: [[UInt8]]) -> [String] { keys.map { String(decoding: $
                 if random.isOne(in: 2) {
                     fixture.cache.remove([key])
                 } else {
-                    _ = try? fixture.cache.set([2], forKey: key)
+                    do { try fixture.cache.set([2], forKey: key) } catch { Issue.record(error) }
                 }
             }
             if random.isOne(in: 200) { fixture.dropMemory() }
