@@ -413,6 +413,14 @@ final class DiskWriter {
         }
     }
 
+    /// Brings access times into the index in a transaction of their own, before a trim goes by them.
+    func tellRecencyNow(_ index: DiskIndex) throws(DiskError) {
+        guard memory.shards.contains(where: { $0.withLock { !$0.recency.isEmpty } }) else { return }
+        try index.begin()
+        try tellRecency(index)
+        try index.commit()
+    }
+
     private func housekeep() {
         let now = memory.clock.now()
         guard let index else { return }

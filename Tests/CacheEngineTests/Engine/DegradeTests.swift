@@ -18,7 +18,9 @@ private final class FaultyFixture {
 
     func fail(_ kind: DiskError.Kind?) {
         cache.disk?.injected.withLock {
-            $0.commitFault = kind.map { DiskError(kind: $0, operation: "test", code: 0, message: "as the test wants it") }
+            $0.commitFault = kind.map {
+                DiskError(kind: $0, operation: "test", code: 0, message: "as the test wants it")
+            }
         }
     }
 
