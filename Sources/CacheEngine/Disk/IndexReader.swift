@@ -30,12 +30,11 @@ final class IndexReader {
 
     /// The statements go before the connection.
     private final class Statements {
-        let connection: Connection
         var find: Statement
         var scan: Statement
-        var hashes: Statement
         var begin: Statement
         var end: Statement
+        let connection: Connection
 
         init(_ connection: Connection) throws(SQLiteError) {
             self.connection = connection
@@ -44,8 +43,6 @@ final class IndexReader {
                 "SELECT \(columns), value FROM entry WHERE hash = ?1", name: "read entry")
             scan = try connection.prepare(
                 "SELECT \(columns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
-            hashes = try connection.prepare(
-                "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
             begin = try connection.prepare("BEGIN", name: "begin snapshot")
             end = try connection.prepare("COMMIT", name: "end snapshot")
         }
@@ -107,6 +104,7 @@ final class IndexReader {
         guard let open else {
             throw DiskError(kind: .other, operation: "read entry", code: 0, message: "the index is closed")
         }
+        // SAFETY: `body` gets pointers into the current row, which stays until the statement is reset afterwards.
         do throws(SQLiteError) {
             return try unsafe Self.read(&open.find, hash, key, body)
         } catch {
@@ -157,30 +155,6 @@ final class IndexReader {
         }
         return try DiskError.wrapping { () throws(SQLiteError) in
             try open.scan.scanPage(after: rowID, limit: limit)
-        }
-    }
-
-    /// Appends the next `limit` hashes to `hashes`, read from the hash index alone, in the order of their signed values.
-    ///
-    /// Begin with `.min`. Returns where to go on; nil at the end.
-    func hashes(from start: Int64, limit: Int, into hashes: inout [UInt64]) throws(DiskError) -> Int64? {
-        guard let open else {
-            throw DiskError(kind: .other, operation: "list hashes", code: 0, message: "the index is closed")
-        }
-        do throws(SQLiteError) {
-            open.hashes.bind(Int64(limit), at: 1)
-            open.hashes.bind(start, at: 2)
-            defer { open.hashes.reset() }
-            var last = start
-            var found = 0
-            while try open.hashes.step() {
-                last = open.hashes.integer(at: 0)
-                hashes.append(UInt64(bitPattern: last))
-                found += 1
-            }
-            return found == limit && last < .max ? last + 1 : nil
-        } catch {
-            throw DiskError(error)
         }
     }
 }
