@@ -18,6 +18,29 @@ extension CacheOptions {
     }
 }
 
+extension Cache {
+    /// Changes what can change while the cache runs.
+    func apply(_ options: CacheOptions) {
+        changeMemoryLimits { limits in
+            let shards = limits.shards
+            limits = options.memory
+            limits.shards = shards
+        }
+        if let disk = options.disk {
+            changeDiskLimits { limits in
+                limits.bytesMax = disk.bytesMax
+                limits.entriesMax = disk.entriesMax
+                limits.ageMax = disk.ageMax
+                limits.freeBytesMin = disk.freeBytesMin
+                limits.trimInterval = disk.trimInterval
+            }
+        }
+        changeTimeToLive(
+            standard: options.defaultTTL.map { .milliseconds($0) },
+            longest: options.maximumTTL.map { .milliseconds($0) })
+    }
+}
+
 extension DiskOptions {
     /// What the settings say about the disk tier.
     init(_ settings: Settings.Disk) {

@@ -117,8 +117,8 @@ final class Log: Sendable {
     }
 
     private static func quoted(_ value: String) -> String {
-        let isPlain = !value.isEmpty && value.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x22 }
-        if isPlain { return value }
+        let isPrintable = value.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F && $0 != 0x22 }
+        if isPrintable { return value.isEmpty || value.utf8.contains(0x20) ? "\"\(value)\"" : value }
         var value = value
         // SAFETY: the bytes are read before the string goes.
         return "\"" + value.withUTF8 { unsafe escaped(UnsafeRawBufferPointer($0), bytesMax: 512) } + "\""

@@ -52,12 +52,12 @@ final class Server {
     ///   - readSettings: Reads the settings again, for a reload; nil when they are wrong, which it has reported.
     init(
         _ settings: Settings, log: Log, control: ServerControl, handlesSignals: Bool,
-        readSettings: @escaping () -> Settings?
+        clock: any TimeSource = SystemClock(), readSettings: @escaping () -> Settings?
     ) throws(StartError) {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
-        let cache = try Self.openCache(settings, log)
+        let cache = try Self.openCache(settings, log, clock)
         service = Service(cache: cache, settings: settings, log: log, control: control)
         counters = service.makeCounters()
         self.readSettings = readSettings
@@ -107,9 +107,11 @@ final class Server {
         }
     }
 
-    private static func openCache(_ settings: Settings, _ log: Log) throws(StartError) -> Cache {
+    private static func openCache(
+        _ settings: Settings, _ log: Log, _ clock: any TimeSource
+    ) throws(StartError) -> Cache {
         do throws(CacheError) {
-            return try Cache.open(CacheOptions(settings)) { state, reason in
+            return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
             }
         } catch {

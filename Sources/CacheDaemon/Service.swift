@@ -76,6 +76,7 @@ final class Service: Sendable {
     /// Puts changed settings in force; the caller has checked that they may change.
     func apply(_ settings: Settings) {
         current.withLock { $0 = settings }
+        cache.apply(CacheOptions(settings))
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)

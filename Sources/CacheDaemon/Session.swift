@@ -155,6 +155,7 @@ struct Session: ~Copyable {
         case .incomplete:
             return .stalled(.input)
         case .request(let request, let lineBytes):
+            if turn.tracesRequests { unsafe trace(input, lineBytes, turn) }
             turn.requestsLeft &-= 1
             requestCount &+= 1
             if turn.observation.isEmpty { return unsafe execute(request, lineBytes: lineBytes, input, &turn) }
@@ -179,6 +180,13 @@ struct Session: ~Copyable {
         if turn.output.isFull { return .output }
         if replies.isFull { return .slots }
         return nil
+    }
+
+    /// Logs a request's line, cut and escaped.
+    private func trace(_ input: UnsafeRawBufferPointer, _ lineBytes: Int, _ turn: borrowing Turn) {
+        let line = unsafe UnsafeRawBufferPointer(rebasing: input[..<lineBytes])
+        turn.service.log.write(
+            .debug, "request", ["connection": "\(id)", "line": unsafe Log.escaped(line)])
     }
 
     private mutating func swallow(_ bytes: Int, of available: Int) -> Step {

@@ -25,6 +25,7 @@ final class Background: Sendable {
 
     func start(_ cache: Cache) {
         state.withLock { $0.isRunning = true }
+        cache.memory.events.setWake { [state] in state.update { $0.hasEvents = true } }
         let thread = OSThread(name: "cache-trim") { [self, memory = cache.memory, options = cache.options] in
             run(memory, options)
         }
@@ -43,11 +44,6 @@ final class Background: Sendable {
 
     /// Frees the entries of a flush, one element per shard in index order.
     func free(_ detached: [DetachedEntries]) { state.update { $0.detached.append(detached) } }
-
-    /// Delivers events soon.
-    ///
-    /// Callable under a shard's lock.
-    func deliverEvents() { state.update { $0.hasEvents = true } }
 
     /// Begins a look at all entries.
     func requestSweep() {
@@ -79,13 +75,13 @@ final class Background: Sendable {
         while true {
             let wishes = wait(until: due)
             for flush in wishes.detached { release(flush, memory) }
+            memory.events.deliver()
             if wishes.isStopping { return }
             if wishes.wantsSweep { sweepAll(memory) }
             if clock.now() >= due {
                 due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
                 trim(memory, &swept)
             }
-            memory.events.deliver()
         }
     }
 

@@ -58,14 +58,12 @@ extension Cache {
 
     /// A deadline within the longest TTL; the default TTL for `.never`.
     func capped(_ deadline: Instant) -> Instant {
-        var deadline = deadline
-        if deadline == .never, let ttl = options.defaultTTL {
-            deadline = clock.now().advanced(byMilliseconds: ttl)
-        }
-        if let longest = options.maximumTTL {
-            deadline = min(deadline, clock.now().advanced(byMilliseconds: longest))
-        }
-        return deadline
+        let standard = standardTTL.load(ordering: .relaxed)
+        let longest = longestTTL.load(ordering: .relaxed)
+        if standard == .max, longest == .max { return deadline }
+        let now = clock.now()
+        let wanted = deadline == .never ? now.advanced(byMilliseconds: standard) : deadline
+        return min(wanted, now.advanced(byMilliseconds: longest))
     }
 
     // MARK: Waiting

@@ -13,14 +13,13 @@ extension Cache {
         onDiskState: @escaping @Sendable (DiskState, String) -> Void = { _, _ in }
     ) throws(CacheError) -> Cache {
         if let problem = options.problem { throw .invalidOption(problem) }
-        let background = Background()
-        let events = EventLog { background.deliverEvents() }
+        let events = EventLog()
         guard let diskOptions = options.disk else {
             let seed = SystemRandomNumberGenerator.seed()
             let memory = MemoryTier(options.memory, seed: seed, clock: clock, events: events)
             let cache = Cache(
                 options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
-                background: background, flushAt: .never)
+                background: Background(), flushAt: .never)
             cache.background.start(cache)
             return cache
         }
@@ -31,7 +30,7 @@ extension Cache {
         disk.setFlushGeneration(flush.generation)
         let cache = Cache(
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
-            background: background, flushAt: flush.at.map(memory.instant) ?? .never)
+            background: Background(), flushAt: flush.at.map(memory.instant) ?? .never)
         disk.start(start)
         cache.performDueFlush(clock.now())
         cache.background.start(cache)

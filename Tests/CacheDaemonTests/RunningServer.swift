@@ -22,15 +22,15 @@ final class RunningServer: Sendable {
     private let next: Guarded<Settings?>
 
     /// Starts a server and waits until it listens.
-    init(_ settings: Settings) throws {
+    init(_ settings: Settings, clock: any TimeSource = SystemClock()) throws {
         control = try ServerControl()
         next = Guarded(settings, rank: .leaf)
         _ = OSThread(name: "server") { [self] in
             do {
                 let log = Log(level: .debug) { [lines = self.log] in lines.add($0) }
-                let server = try Server(settings, log: log, control: control, handlesSignals: false) { [self] in
-                    next.withLock { $0 }
-                }
+                let server = try Server(
+                    settings, log: log, control: control, handlesSignals: false, clock: clock
+                ) { [self] in next.withLock { $0 } }
                 state.update {
                     $0.addresses = server.addresses
                     $0.port = server.port

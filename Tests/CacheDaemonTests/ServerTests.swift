@@ -120,6 +120,46 @@ struct ServerTests {
         server.stop()
     }
 
+    @Test(
+        "a request that does not arrive in time closes its connection, a slow but steady one does not",
+        arguments: ["get abc", "set a 0 0 100\r\nhalf", "set b 0 0 2000000\r\nhalf", "ms a 5\r\n", "set a 0 0 1\r\nx"])
+    func slowRequest(beginning: String) throws {
+        let clock = ManualClock()
+        let server = try RunningServer(testSettings(), clock: clock)
+        let slow = try PlainClient(server.addresses[0])
+        let steady = try PlainClient(server.addresses[0])
+        let idle = try PlainClient(server.addresses[0])
+        #expect(idle.ask("version\r\n").hasPrefix("VERSION"))
+        slow.send(beginning)
+        let value = String(repeating: "v", count: 20_000)
+        steady.send("set c 0 0 20000\r\n" + value.prefix(15_000))
+        #expect(eventually { idle.statistics()["bytes_read"].flatMap { Int($0) } ?? 0 > 15_000 })
+        clock.advance(Connection.partialMilliseconds + 2000)
+        let rest = slow.readToEnd()
+        #expect(rest == "" || rest == "SERVER_ERROR object too large for cache\r\n", "closed")
+        steady.send(value.dropFirst(15_000) + "\r\n")
+        #expect(steady.line() == "STORED")
+        let statistics = idle.statistics()
+        #expect(statistics["stalled_kicks"] == "1")
+        #expect(statistics["curr_connections"] == "2")
+        server.stop()
+    }
+
+    @Test("a client that takes no byte of its replies for a minute is closed")
+    func stalledReader() throws {
+        let clock = ManualClock()
+        let server = try RunningServer(testSettings(), clock: clock)
+        let client = try PlainClient(server.addresses[0])
+        let value = String(repeating: "v", count: 1_000_000)
+        #expect(client.ask("set big 0 0 1000000\r\n\(value)\r\n") == "STORED")
+        let stalled = try PlainClient(server.addresses[0])
+        stalled.send(String(repeating: "get big\r\n", count: 100))
+        #expect(eventually { client.statistics()["bytes_written"].flatMap { Int($0) } ?? 0 > 100_000 })
+        clock.advance(Connection.sendMilliseconds + 2000)
+        #expect(eventually { client.statistics()["stalled_kicks"] == "1" })
+        server.stop()
+    }
+
     // MARK: Odd clients
 
     @Test("a client that closes its side first gets all its replies")
@@ -260,11 +300,16 @@ struct ServerTests {
         let client = try PlainClient(server.addresses[0])
         #expect(client.statistics("settings")["maxconns"] == "1")
         settings.connectionsMax = 2
+        settings.memory.bytesMax = 32 << 20
+        settings.timeToLive.max = TimeSpan.seconds(50)
         settings.threads = 7
         server.setReloaded(settings)
         server.control.requestReload()
-        #expect(server.waitForLog("reloaded changed=max_connections needs_restart=threads"))
+        #expect(server.waitForLog("reloaded changed=max_connections,memory.limit,ttl.max needs_restart=threads"))
         #expect(client.statistics("settings")["maxconns"] == "2")
+        #expect(client.statistics()["limit_maxbytes"] == "\(32 << 20)")
+        #expect(client.ask("set a 0 0 1\r\nx\r\n") == "STORED")
+        #expect(["HD t50", "HD t49"].contains(client.ask("mg a t\r\n")))
         #expect(try PlainClient(server.addresses[0]).ask("version\r\n").hasPrefix("VERSION"))
         server.setReloaded(nil)
         server.control.requestReload()

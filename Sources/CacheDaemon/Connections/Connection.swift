@@ -50,6 +50,7 @@ final class Connection {
     private var partialSince = Instant.never
     private var partialBytes: Int64 = 0
     private var partialRequest: UInt32 = 0
+    private var lastReadBytes: Int64 = 0
 
     /// Begins to serve `fd`; does not own it when it throws.
     init(id: UInt32, fd: Int32, worker: Worker) throws(EventLoopError) {
@@ -62,6 +63,7 @@ final class Connection {
         readWatch = watch
         try watch.start()
         worker.service.register(card, fd: fd)
+        note("connected")
         tell(closed: nil)
     }
 
@@ -161,6 +163,7 @@ final class Connection {
             worker.counters.add(.bytesRead, count)
             card.lastActivity = worker.turn.now
             partialBytes += Int64(count)
+            lastReadBytes = Int64(count)
             return count
         }
         if count == 0 {
@@ -316,10 +319,16 @@ final class Connection {
         }
     }
 
+    private func note(_ event: String) {
+        let log = worker.service.log
+        if log.isOn(.info) { log.write(.info, event, ["connection": "\(id)", "peer": "\(PeerAddress(fd))"]) }
+    }
+
     /// Closes now.
     func close() {
         guard !isClosed else { return }
         isClosed = true
+        note("disconnected")
         // Whoever had another reason has told it before.
         tellClosed(worker.isDraining ? .shutdown : hasClientFinished ? .normal : .error)
         worker.turn.output.removeAll()
@@ -341,7 +350,8 @@ final class Connection {
         if partialSince == .never || partialRequest != session.requestCount {
             partialSince = worker.turn.now
             partialRequest = session.requestCount
-            partialBytes = 0
+            // Of a value, what came with its line counts already; at most one read.
+            partialBytes = session.isBetweenRequests ? Int64(input.count) : lastReadBytes
         }
     }
 

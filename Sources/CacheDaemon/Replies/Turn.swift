@@ -16,6 +16,8 @@ struct Turn: ~Copyable {
     let completions: any CompletionQueue & ConnectionWaker
     /// Whether replies to changes wait until these are durable.
     let waitsForCommit: Bool
+    /// Whether every request is logged.
+    private(set) var tracesRequests = false
     /// The time of all decisions of this turn.
     private(set) var now = Instant(milliseconds: 0)
     /// What somebody wants to know about the requests of this turn.
@@ -41,6 +43,7 @@ struct Turn: ~Copyable {
     mutating func begin(descriptor: Int32 = -1) {
         now = cache.clock.now()
         requestsLeft = Self.requestsMax
+        tracesRequests = service.log.isOn(.debug)
         observation = service.watchers.observation
         self.descriptor = descriptor
     }

@@ -1,6 +1,7 @@
 // Limits that a program reads and changes while the cache runs.
 
 import Primitives
+import Synchronization
 
 extension Cache {
     /// The memory tier's limits in force.
@@ -29,6 +30,14 @@ extension Cache {
         }
         disk.setInlineBytesMax(limits.inlineBytesMax)
         _ = disk.ask { writer in writer.trimmer.step(writer) }
+    }
+
+    /// Changes the TTL of entries stored without one, and the longest TTL; nil is unlimited.
+    ///
+    /// Entries that are stored already keep their deadlines.
+    public func changeTimeToLive(standard: Duration?, longest: Duration?) {
+        standardTTL.store(standard.map(\.milliseconds) ?? .max, ordering: .relaxed)
+        longestTTL.store(longest.map(\.milliseconds) ?? .max, ordering: .relaxed)
     }
 
     /// Entries in a tier now.

@@ -43,6 +43,9 @@ final class DiskStart: Sendable {
                 store = try Self.openStore(directory, options)
                 journal = try Self.openJournal(directory, options, false, store.index.sequence)
             }
+            #if DEBUG
+                if let bug = SeededBug.active { report += ", seeded bug \(bug.rawValue)" }
+            #endif
             self.report = report
             self.journal = Confined(journal)
             index = Confined(store.index)
@@ -95,7 +98,11 @@ final class DiskStart: Sendable {
     private static func openJournal(
         _ directory: StoreDirectory, _ options: DiskOptions, _ replays: Bool, _ indexSequence: UInt64
     ) throws -> JournalFile {
-        try JournalFile.open(
+        var replays = replays
+        #if DEBUG
+            if SeededBug.active == .ackBeforeCommit { replays = false }
+        #endif
+        return try JournalFile.open(
             descriptor: directory.openJournal(), capacity: journalCapacity(options),
             seed: directory.hashSeed, boot: bootHash, replays: replays, indexSequence: indexSequence)
     }

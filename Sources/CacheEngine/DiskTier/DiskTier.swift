@@ -90,6 +90,18 @@ final class DiskTier: Sendable {
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>
     private let threads: Guarded<[OSThread]>
+    #if DEBUG
+        /// Faults that tests inject.
+        struct Injected: Sendable {
+            /// What every transaction of journalled writes fails with.
+            var commitFault: DiskError?
+            /// What every lookup fails with.
+            var readFault: DiskError?
+            /// Runs on the reader's thread between a lookup and its landing.
+            var beforeLanding: (@Sendable () -> Void)?
+        }
+        let injected = Guarded(Injected(), rank: .leaf)
+    #endif
 
     /// What opening the store found, in words.
     let startReport: String
@@ -271,6 +283,8 @@ public struct DiskLimits: Sendable, Equatable {
     public var freeBytesMin: Int?
     /// Values up to this many bytes live in the index, larger ones in files.
     public var inlineBytesMax: Int
+    /// Time between two trims when nothing else wakes the writer, in milliseconds.
+    public var trimInterval: Int64
 
     init(_ options: DiskOptions) {
         bytesMax = options.bytesMax
@@ -279,6 +293,7 @@ public struct DiskLimits: Sendable, Equatable {
         ageBase = options.ageBase
         freeBytesMin = options.freeBytesMin
         inlineBytesMax = options.inlineBytesMax
+        trimInterval = options.trimInterval
     }
 }
 

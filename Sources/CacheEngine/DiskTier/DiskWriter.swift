@@ -55,6 +55,8 @@ final class DiskWriter {
 
     // MARK: Waiting
 
+    private var trimInterval: Int64 { disk.limits.withLock { $0.trimInterval } }
+
     private func wait() -> DiskTier.Inbox {
         let isBusy = disk.journal.usedBytes > 0
         if isBusy && memory.clock.now() >= retryAt {
@@ -64,7 +66,7 @@ final class DiskWriter {
         }
         if !isBusy && !disk.journal.declareIdle() { return take() }
         let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore || filters.hasMore)
-        let timeout = hasChores ? 1 : (isBusy ? 100 : min(disk.options.trimInterval, 1000))
+        let timeout = hasChores ? 1 : (isBusy ? 100 : min(trimInterval, 1000))
         _ = disk.inbox.wait(milliseconds: timeout) { inbox in
             inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
         }
@@ -104,10 +106,10 @@ final class DiskWriter {
             }
             failures = 0
             if disk.state == .full { changeState(.ok, "space") }
-            openJournalIfClosed()
             settleWaiters()
             trimmer.step(self)
         }
+        openJournalIfClosed()
     }
 
     private func commit(_ batch: JournalBatch) throws(DiskError) {
@@ -117,6 +119,9 @@ final class DiskWriter {
         var writtenBytes = 0
         do throws(DiskError) {
             try index.begin()
+            #if DEBUG
+                if let fault = disk.injected.withLock({ $0.commitFault }) { throw fault }
+            #endif
             for position in batch.positions {
                 let record = disk.journal.record(at: position)
                 if record.kind == .inlineEntry || record.kind == .fileEntry {
@@ -227,12 +232,16 @@ final class DiskWriter {
     private func closeJournal() {
         disk.journal.setBarred(true)
         disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+        // Whoever saw it open has appended when this is done.
+        for shard in memory.shards { shard.withLock { _ in } }
         settleWaiters()
     }
 
     /// Takes writes into the journal again, after the rows of all keys that were written without it are gone.
+    ///
+    /// Only once the journal is empty: it may hold older writes of those keys.
     private func openJournalIfClosed() {
-        guard disk.isJournalClosed.load(ordering: .relaxed), let index else { return }
+        guard disk.isJournalClosed.load(ordering: .relaxed), disk.journal.usedBytes == 0, let index else { return }
         disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
         var barred: [UInt64] = []
         for shard in memory.shards {
@@ -409,6 +418,14 @@ final class DiskWriter {
         }
     }
 
+    /// Brings access times into the index in a transaction of their own, before a trim goes by them.
+    func tellRecencyNow(_ index: DiskIndex) throws(DiskError) {
+        guard memory.shards.contains(where: { $0.withLock { !$0.recency.isEmpty } }) else { return }
+        try index.begin()
+        try tellRecency(index)
+        try index.commit()
+    }
+
     private func housekeep() {
         let now = memory.clock.now()
         guard let index else { return }
@@ -416,7 +433,7 @@ final class DiskWriter {
         cleanup.step(self)
         guard now >= nextTrim || trimmer.hasMore else { return }
         if now >= nextTrim { checkDirectory() }
-        nextTrim = now.advanced(byMilliseconds: disk.options.trimInterval)
+        nextTrim = now.advanced(byMilliseconds: trimInterval)
         trimmer.step(self)
         publishReport()
     }

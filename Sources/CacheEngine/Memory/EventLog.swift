@@ -50,18 +50,15 @@ final class EventLog: Sendable {
         var dropped = 0
         var observers: [(id: Int, observer: Observer)] = []
         var nextID = 0
+        /// Wakes the thread that delivers.
+        var wake: (@Sendable () -> Void)?
     }
 
     private static let waitingMax = 8192
 
     private let isObserved = Atomic<Bool>(false)
-    /// Asks for `deliver`; called under a shard's lock.
-    private let wake: @Sendable () -> Void
     /// Guards events that wait for delivery and the observers. A leaf.
     private let state = Guarded(State(), rank: .leaf)
-
-    /// A log whose events are delivered after `wake` was called.
-    init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
 
     /// Adds an observer; returns its id.
     func add(_ observer: @escaping Observer) -> Int {
@@ -101,12 +98,16 @@ final class EventLog: Sendable {
     }
 
     private func append(_ event: CacheEvent) {
-        let isFirst = state.withLock { state in
+        let wake = state.withLock { state in
+            let isFirst = state.waiting.isEmpty
             if state.waiting.count < Self.waitingMax { state.waiting.append(event) } else { state.dropped += 1 }
-            return state.waiting.count == 1
+            return isFirst ? state.wake : nil
         }
-        if isFirst { wake() }
+        wake?()
     }
+
+    /// Calls `wake` when there is something to deliver, maybe under a shard's lock.
+    func setWake(_ wake: @escaping @Sendable () -> Void) { state.withLock { $0.wake = wake } }
 
     /// Hands the waiting events to the observers. Call on the background thread, holding no lock.
     func deliver() {
