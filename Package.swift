@@ -77,7 +77,7 @@ let package = Package(
         tests("ProtocolTests", ["Protocol", "Primitives"]),
         tests("SQLiteTests", ["SQLite"]),
         tests("LibeventTests", ["Libevent", "Primitives"]),
-        tests("CacheEngineTests", ["CacheEngine", "SQLite", "Hashing", "Primitives"]),
+        tests("CacheEngineTests", ["CacheEngine", "EmbeddedCache", "SQLite", "Hashing", "Primitives"]),
         tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
         tests("CacheClientTests", ["CacheClient", "CacheStats", "CacheBench", "Arguments", "Primitives"]),
         tests("HouseTests", []),

@@ -11,6 +11,7 @@ final class Background: Sendable {
         var isRunning = false
         /// Flushed entries to free, by shard.
         var detached: [[DetachedEntries]] = []
+        var hasEvents = false
     }
 
     /// Guards the wish to stop and what is to be freed. The thread waits on it.
@@ -19,6 +20,7 @@ final class Background: Sendable {
 
     func start(_ cache: Cache) {
         state.withLock { $0.isRunning = true }
+        cache.memory.events.setWake { [state] in state.update { $0.hasEvents = true } }
         let thread = OSThread(name: "cache-trim") { [self, memory = cache.memory, options = cache.options] in
             run(memory, options)
         }
@@ -40,25 +42,36 @@ final class Background: Sendable {
 
     private func run(_ memory: MemoryTier, _ options: CacheOptions) {
         var swept = Array(repeating: 0, count: memory.shards.count)
+        var nextTrim = Self.milliseconds() + options.memoryTrimInterval
         while true {
-            let (isStopping, detached): (Bool, [[DetachedEntries]]) =
-                state.wait(milliseconds: options.memoryTrimInterval) { state in
-                    guard state.isStopping || !state.detached.isEmpty else { return nil }
-                    let taken = (state.isStopping, state.detached)
-                    state.detached = []
-                    return taken
-                } ?? (false, [])
+            let (isStopping, detached) = wait(until: nextTrim)
             for flush in detached { release(flush, memory) }
+            memory.events.deliver()
             if isStopping { return }
+            guard Self.milliseconds() >= nextTrim else { continue }
+            nextTrim = Self.milliseconds() + options.memoryTrimInterval
             sweepExpired(memory, &swept)
             let limits = memory.limits
             if let ageMax = limits.ageMax {
                 let border = memory.clock.now().advanced(byMilliseconds: -ageMax)
                 _ = Trim.before(border, by: limits.ageBase, in: memory)
             }
-            memory.events.deliver()
         }
     }
+
+    /// Waits for something to do, or for the time to trim; takes what there is.
+    private func wait(until time: Int64) -> (isStopping: Bool, detached: [[DetachedEntries]]) {
+        state.wait(milliseconds: max(0, time - Self.milliseconds())) { state in
+            guard state.isStopping || state.hasEvents || !state.detached.isEmpty else { return nil }
+            let taken = (state.isStopping, state.detached)
+            state.detached = []
+            state.hasEvents = false
+            return taken
+        } ?? (false, [])
+    }
+
+    /// The thread's own time: the cache's clock may stand still in a test.
+    private static func milliseconds() -> Int64 { SystemClock().now().milliseconds }
 
     private func release(_ flush: [DetachedEntries], _ memory: MemoryTier) {
         for (shard, detached) in zip(memory.shards, flush) {

@@ -57,7 +57,10 @@ public final class Cache: Sendable {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
         if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
-        return shard.mayBeOnDisk(hash) ? .unknown : .absent
+        if shard.mayBeOnDisk(hash) { return .unknown }
+        // A lookup under way may have read the row before it was trimmed: it must not bring it back after this answer.
+        if !shard.flights.isEmpty { shard.flights[hash] = nil }
+        return .absent
     }
 
     /// What the key's write in the journal says, the entry having left memory before it reached the index.
@@ -71,7 +74,11 @@ public final class Cache: Sendable {
         case .entry: break
         }
         let record = disk.journal.record(at: write.position)
-        guard let block = unsafe memory.makeBlock(record, key: key), block.deadline > now else { return .absent }
+        guard let block = unsafe memory.makeBlock(record, key: key) else { return .absent }
+        guard block.deadline > now else {
+            garbage.add(block)
+            return .absent
+        }
         shard.link(block)
         shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
         return .resident(block)
@@ -89,15 +96,15 @@ public final class Cache: Sendable {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
-            let guarded = memory.shard(hash)
+            let reference = unsafe memory.reference(hash)
             var garbage = Garbage()
-            let lookup = guarded.withLock { shard -> Lookup in
+            let lookup = memory.withShard(hash) { shard -> Lookup in
                 switch unsafe presence(hash, key, &shard, now: now, flight: nil, garbage: &garbage) {
                 case .resident(let block):
                     // A stub is touched when its value is at hand: a deadline that is past would end it before.
                     if block.isStub { return .unresolved }
                     if let touch, unsafe !setDeadline(touch, of: block, key, &shard) { return .unresolved }
-                    body(EntryView(block: block, shard: guarded))
+                    body(unsafe EntryView(block: block, shard: reference))
                     shard.bump(block, now: now)
                     shard.counters.memoryHits += 1
                     return .hit
@@ -138,7 +145,7 @@ public final class Cache: Sendable {
     ) -> StoreOutcome {
         let hash = draft.hash
         var garbage = Garbage()
-        let outcome = memory.shard(hash).withLock { shard -> StoreOutcome in
+        let outcome = memory.withShard(hash) { shard -> StoreOutcome in
             let block = draft.block
             var old: EntryBlock?
             if mode == .set, draft.terms.compare == nil {
@@ -263,7 +270,7 @@ public final class Cache: Sendable {
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
             var garbage = Garbage()
-            let outcome = memory.shard(hash).withLock { shard -> DeleteOutcome in
+            let outcome = memory.withShard(hash) { shard -> DeleteOutcome in
                 let found = unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage)
                 var present: EntryBlock?
                 switch found {
@@ -296,7 +303,7 @@ public final class Cache: Sendable {
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
             var garbage = Garbage()
-            let outcome = memory.shard(hash).withLock { shard -> TouchOutcome in
+            let outcome = memory.withShard(hash) { shard -> TouchOutcome in
                 switch unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage) {
                 case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
@@ -338,9 +345,9 @@ public final class Cache: Sendable {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
-            let guarded = memory.shard(hash)
+            let reference = unsafe memory.reference(hash)
             var garbage = Garbage()
-            let outcome = guarded.withLock { shard -> ArithmeticOutcome in
+            let outcome = memory.withShard(hash) { shard -> ArithmeticOutcome in
                 let result: UInt64
                 let fresh: EntryBlock?
                 var old: EntryBlock?
@@ -365,7 +372,7 @@ public final class Cache: Sendable {
                     return .unresolved(.journalFull)
                 }
                 install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
-                body(EntryView(block: fresh, shard: guarded))
+                body(unsafe EntryView(block: fresh, shard: reference))
                 return .value(result)
             }
             garbage.free()

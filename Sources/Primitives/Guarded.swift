@@ -33,6 +33,7 @@ public enum LockRank: Int, Sendable {
 ///
 /// Not recursive, not fair: a short spin, then a futex. Holders must be short and must not do I/O, except where the
 /// lock's owner says so.
+@safe
 public final class Guarded<Value: ~Copyable>: Sendable {
     #if TSAN
         @usableFromInline let lock = PthreadMutex()
@@ -41,14 +42,21 @@ public final class Guarded<Value: ~Copyable>: Sendable {
         // state cannot be. The lock without a value is part of the same API for such uses.
         @usableFromInline let mutex = Mutex(())
     #endif
-    // SAFETY: reached only between `acquire` and `release`.
-    @usableFromInline nonisolated(unsafe) var value: Value
+    // SAFETY: allocated in `init`, freed in `deinit`, reached only between `acquire` and `release`. Behind a pointer, so
+    // that the run time does not check the exclusivity that the lock already gives.
+    @usableFromInline nonisolated(unsafe) let value: UnsafeMutablePointer<Value>
     @usableFromInline let rank: LockRank
 
     /// Makes a lock of the given rank round `value`.
     public init(_ value: consuming sending Value, rank: LockRank) {
         self.rank = rank
-        unsafe self.value = value
+        unsafe self.value = .allocate(capacity: 1)
+        unsafe self.value.initialize(to: value)
+    }
+
+    deinit {
+        unsafe value.deinitialize(count: 1)
+        unsafe value.deallocate()
     }
 
     /// Runs `body` with the value, holding the lock.
@@ -63,7 +71,7 @@ public final class Guarded<Value: ~Copyable>: Sendable {
         #endif
         acquire()
         defer { release() }
-        return try unsafe body(&value)
+        return try unsafe body(&value.pointee)
     }
 
     /// Like `withLock`, for code that takes all locks of one rank in a fixed order, such as the shards by index.
@@ -75,7 +83,7 @@ public final class Guarded<Value: ~Copyable>: Sendable {
         if isFirst { return withLock(body) }
         acquire()
         defer { release() }
-        return unsafe body(&value)
+        return unsafe body(&value.pointee)
     }
 
     @inlinable

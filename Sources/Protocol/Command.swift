@@ -29,6 +29,8 @@ public enum ReplyShape: UInt8, Sendable {
     case meta
     /// Lines of text and `END`.
     case help
+    /// `OK` and lines, some with a bare LF, up to an `END` or `EN`, or without an end.
+    case stream
     /// Nothing: the connection closes.
     case none
 }
@@ -86,7 +88,7 @@ public enum Command: UInt8, CaseIterable, Sendable {
     case get, gets, gat, gats
     case set, add, replace, append, prepend, cas
     case delete, incr, decr, touch
-    case flushAll, version, verbosity, stats, cacheMemoryLimit, shutdown, help, quit
+    case flushAll, version, verbosity, stats, cacheMemoryLimit, watch, lruCrawler, slabs, shutdown, help, quit
     case metaNoOperation, metaGet, metaSet, metaDelete, metaArithmetic, metaInspect
 
     /// The command's row of the table.
@@ -122,6 +124,15 @@ public enum Command: UInt8, CaseIterable, Sendable {
         case .stats: .init("stats", "[group]", .administration, 1, .statistics, "report counters")
         case .cacheMemoryLimit:
             .quietable("cache_memlimit", "<MiB> [noreply]", .administration, 2, .line, "resize the memory tier")
+        case .watch: .init("watch", "<topic>*", .administration, 1, .stream, "become a stream of log lines")
+        case .lruCrawler:
+            .quietable(
+                "lru_crawler", "<action> [argument] [noreply]", .administration, 2, .stream,
+                "list keys, or free expired entries")
+        case .slabs:
+            .quietable(
+                "slabs", "<action> <argument>+ [noreply]", .administration, 3, .line,
+                "does nothing: there are no size classes")
         case .shutdown: .init("shutdown", "[graceful]", .administration, 1, .none, "stop the server")
         case .help: .init("help", "", .administration, 1, .help, "list the commands")
         case .quit: .init("quit", "", .administration, 1, .none, "close the connection")

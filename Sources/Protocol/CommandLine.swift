@@ -49,7 +49,8 @@ struct CommandLine {
             return parseArithmetic(&words, isIncrement: command == .incr)
         case .touch:
             return parseTouch(&words)
-        case .flushAll, .version, .verbosity, .stats, .cacheMemoryLimit, .shutdown, .help, .quit:
+        case .flushAll, .version, .verbosity, .stats, .cacheMemoryLimit, .watch, .lruCrawler, .slabs, .shutdown, .help,
+            .quit:
             return parseAdministration(command, &words)
         case .metaNoOperation, .metaGet, .metaSet, .metaDelete, .metaArithmetic, .metaInspect:
             return parseMeta(command, &words)

@@ -18,7 +18,7 @@ extension Command {
         case 2: metaName(word)
         case 3: threeLetters(word)
         case 4: fourLetters(word)
-        case 5: word == packed("touch") ? .touch : word == packed("stats") ? .stats : nil
+        case 5: fiveLetters(word)
         case 6: word == packed("delete") ? .delete : word == packed("append") ? .append : nil
         case 7:
             word == packed("replace")
@@ -50,6 +50,15 @@ extension Command {
     }
 
     @inline(__always)
+    private static func fiveLetters(_ word: UInt64) -> Command? {
+        if word == packed("touch") { return .touch }
+        if word == packed("stats") { return .stats }
+        if word == packed("watch") { return .watch }
+        if word == packed("slabs") { return .slabs }
+        return nil
+    }
+
+    @inline(__always)
     private static func metaName(_ word: UInt64) -> Command? {
         if word == packed("mg") { return .metaGet }
         if word == packed("ms") { return .metaSet }
@@ -65,6 +74,7 @@ extension Command {
         switch count {
         case 9 where input.matches("flush_all", at: start): .flushAll
         case 9 where input.matches("verbosity", at: start): .verbosity
+        case 11 where input.matches("lru_crawler", at: start): .lruCrawler
         case 14 where input.matches("cache_memlimit", at: start): .cacheMemoryLimit
         default: nil
         }

@@ -31,7 +31,7 @@ public enum Reply: Equatable, Sendable {
     case number(UInt64)
     /// A refusal.
     ///
-    /// `binaryProtocol` has no line and adds nothing.
+    /// One without a line adds nothing.
     case error(RequestError)
 }
 

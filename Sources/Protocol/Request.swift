@@ -108,6 +108,14 @@ public enum Request: Equatable, Sendable {
     case cacheMemoryLimit(mebibytes: Int, isQuiet: Bool)
     /// Stop the server, if it allows that.
     case shutdown(isGraceful: Bool)
+    /// Become a log stream of these events.
+    case watch(WatchTopics)
+    /// List keys, or look for expired entries.
+    case crawler(CrawlerRequest, isQuiet: Bool)
+    /// Switch the moving of memory between size classes, of which there is one.
+    ///
+    /// Without effect.
+    case slabsAutomove(isQuiet: Bool)
     /// A meta command.
     ///
     /// If it is a store, its data block of `valueBytes` bytes and CR LF follows.

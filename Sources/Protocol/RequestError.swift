@@ -21,13 +21,21 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case memoryLimitTooLarge
     /// `shutdown` with a word other than `graceful`.
     case invalidShutdownMode
+    /// `lru_crawler` with a class that is none.
+    case badCrawlerClass
+    /// `lru_crawler sleep` above a second.
+    case sleepTooLong
+    /// `slabs reassign`: there is nothing to move.
+    case slabReassignDisabled
+    /// `slabs automove window` outside 3...1800.
+    case badAutomoveWindow
     /// A line without an end.
     ///
-    /// Fatal.
+    /// Fatal, and without a reply, as memcached's tests want it.
     case lineTooLong
     /// An HTTP request, by mistake or smuggled through a browser.
     ///
-    /// Fatal.
+    /// Fatal, and without a reply, as memcached's tests want it.
     case httpRequest
     /// The binary protocol.
     ///
@@ -73,6 +81,34 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case flushNotAllowed
     /// `shutdown` is not switched on.
     case shutdownNotEnabled
+    /// `lru_crawler disable` was sent before.
+    case crawlerDisabled
+    /// Another client's dump is under way.
+    case crawlerBusy
+    /// `metadump` behind requests whose replies are not sent yet.
+    case pipelinedMetadump
+    /// The same for `mgdump`.
+    case pipelinedMgdump
+    /// The same for `watch`.
+    case pipelinedWatch
+    /// `watch` is switched off.
+    case watchNotAllowed
+    /// There are as many watchers as there may be.
+    case tooManyWatchers
+    /// `metadump` is switched off.
+    case metadumpNotAllowed
+    /// `mgdump` is switched off.
+    case mgdumpNotAllowed
+    /// `stats detail` is switched off.
+    case detailNotAllowed
+    /// `stats detail` with another word than on, off or dump.
+    case badDetailWord
+    /// `stats cachedump` is switched off.
+    case cachedumpNotAllowed
+    /// `stats cachedump` without its two numbers.
+    case tooFewStatsWords
+    /// `stats cachedump` with a class above 63.
+    case badStatsClass
     /// Too many connections.
     ///
     /// Fatal.
@@ -86,7 +122,7 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     /// An authentication block that is too long.
     case authenticationTokenTooLong
 
-    /// The error's line without its CR LF; empty for `binaryProtocol`.
+    /// The error's line without its CR LF; empty where the connection is closed without a word.
     public var replyLine: StaticString {
         switch self {
         case .unknownCommand: "ERROR"
@@ -96,9 +132,11 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .memoryLimitTooSmall: "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
         case .memoryLimitTooLarge: "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
         case .invalidShutdownMode: "CLIENT_ERROR invalid shutdown mode"
-        case .lineTooLong: "CLIENT_ERROR line too long"
-        case .httpRequest: "CLIENT_ERROR HTTP is not spoken here"
-        case .binaryProtocol: ""
+        case .badCrawlerClass: "BADCLASS invalid class id"
+        case .sleepTooLong: "CLIENT_ERROR sleep must be one second or less"
+        case .slabReassignDisabled: "CLIENT_ERROR slab reassignment disabled"
+        case .badAutomoveWindow: "CLIENT_ERROR automove window too low or too high"
+        case .lineTooLong, .httpRequest, .binaryProtocol: ""
         case .duplicateFlag: "CLIENT_ERROR duplicate flag"
         case .invalidFlag: "CLIENT_ERROR invalid flag"
         case .invalidArithmeticFlag: "CLIENT_ERROR invalid or duplicate flag"
@@ -116,6 +154,20 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .nonNumericValue: "CLIENT_ERROR cannot increment or decrement non-numeric value"
         case .flushNotAllowed: "CLIENT_ERROR flush_all not allowed"
         case .shutdownNotEnabled: "SERVER_ERROR: shutdown not enabled"
+        case .crawlerDisabled: "CLIENT_ERROR lru crawler disabled"
+        case .crawlerBusy: "BUSY currently processing crawler request"
+        case .pipelinedMetadump: "ERROR cannot pipeline other commands before metadump"
+        case .pipelinedMgdump: "ERROR cannot pipeline other commands before mgdump"
+        case .pipelinedWatch: "ERROR cannot pipeline other commands before watch"
+        case .watchNotAllowed: "CLIENT_ERROR watch commands not allowed"
+        case .tooManyWatchers: "WATCHER_TOO_MANY log watcher limit reached"
+        case .metadumpNotAllowed: "ERROR metadump not allowed"
+        case .mgdumpNotAllowed: "ERROR key dump not allowed"
+        case .detailNotAllowed: "CLIENT_ERROR stats detail not allowed"
+        case .badDetailWord: "CLIENT_ERROR usage: stats detail on|off|dump"
+        case .cachedumpNotAllowed: "CLIENT_ERROR stats cachedump not allowed"
+        case .tooFewStatsWords: "CLIENT_ERROR bad command line"
+        case .badStatsClass: "CLIENT_ERROR Illegal slab id"
         case .tooManyConnections: "ERROR Too many open connections"
         case .unauthenticated: "CLIENT_ERROR unauthenticated"
         case .authenticationFailure: "CLIENT_ERROR authentication failure"
@@ -129,6 +181,16 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         switch self {
         case .lineTooLong, .httpRequest, .binaryProtocol, .tooManyConnections: true
         default: false
+        }
+    }
+
+    /// What happened, for the log: the fatal errors without a reply in words, the others as they are on the wire.
+    public var reason: StaticString {
+        switch self {
+        case .lineTooLong: "line too long"
+        case .httpRequest: "HTTP"
+        case .binaryProtocol: "binary protocol"
+        default: replyLine
         }
     }
 }

@@ -29,8 +29,9 @@ import Testing
     @Test func fewerWordsThanTheTableSaysAreRefused() {
         for command in Command.allCases {
             let spec = command.spec
-            // cache_memlimit answers ERROR, as memcached does.
-            let expected = command == .cacheMemoryLimit ? unknown : bad
+            // These answer ERROR, as memcached does.
+            let isPlain = [.cacheMemoryLimit, .lruCrawler, .slabs].contains(command)
+            let expected = isPlain ? unknown : bad
             for count in 1..<max(spec.wordsMin, 1) {
                 let line = words(spec, count)
                 #expect(description(line).hasPrefix(expected), "\(line)")
@@ -63,8 +64,9 @@ import Testing
 
     /// The command with `count` words in all, each argument a 1: a key, a number and a flag token in one.
     private func words(_ spec: CommandSpec, _ count: Int) -> String {
-        let argument = spec.name.description == "cache_memlimit" ? "64" : "1"
-        return (["\(spec.name)"] + Array(repeating: argument, count: count - 1)).joined(separator: " ")
+        let special = ["cache_memlimit": ["64"], "lru_crawler": ["enable"], "slabs": ["automove", "0"]]
+        let arguments = special["\(spec.name)"] ?? Array(repeating: "1", count: count)
+        return (["\(spec.name)"] + arguments.prefix(count - 1)).joined(separator: " ")
     }
 
     private func description(_ line: String) -> String { parseOnce(Array((line + "\r\n").utf8)) }

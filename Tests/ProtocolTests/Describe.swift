@@ -18,7 +18,7 @@ func describe(_ result: ParseResult, _ input: UnsafeRawBufferPointer) -> String 
     case .request(let request, _): describe(request, input)
     case .refused(let error, _, let swallowBytes, let isQuiet):
         "refused: \(error.replyLine)" + (swallowBytes > 0 ? " swallow=\(swallowBytes)" : "") + quiet(isQuiet)
-    case .fatal(let error): "fatal: \(error.replyLine)"
+    case .fatal(let error): "fatal: \(error.reason)"
     }
 }
 
@@ -42,6 +42,9 @@ func describe(_ request: Request, _ input: UnsafeRawBufferPointer) -> String {
     case .help: return "help"
     case .cacheMemoryLimit(let mebibytes, let isQuiet): return "cacheMemoryLimit \(mebibytes)" + quiet(isQuiet)
     case .shutdown(let isGraceful): return "shutdown graceful=\(isGraceful)"
+    case .watch(let topics): return "watch \(topics.rawValue)"
+    case .crawler(let request, let isQuiet): return "crawler \(request)" + quiet(isQuiet)
+    case .slabsAutomove(let isQuiet): return "slabsAutomove" + quiet(isQuiet)
     case .meta(let meta): return describe(meta, input)
     }
 }

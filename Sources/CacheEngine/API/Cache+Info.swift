@@ -155,6 +155,8 @@ final class Answer<Value: Sendable>: Sendable {
 
     init(_ value: Value) { state = Guarded(value, rank: .leaf) }
 
+    func update(_ body: (inout Value) -> Void) { state.withLock { body(&$0) } }
+
     var value: Value {
         get { state.withLock { $0 } }
         set { state.withLock { $0 = newValue } }

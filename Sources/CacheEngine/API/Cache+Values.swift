@@ -42,18 +42,34 @@ extension Cache {
     public func withValue<Result, Failure: Error>(
         forKey key: some CacheKey, _ body: (Span<UInt8>) throws(Failure) -> Result
     ) throws(Failure) -> Result? {
-        if let pinned = key.withKeyBytes({ pin($0) }) {
-            return try unsafe body(Span(_unsafeBytes: pinned.value))
+        switch key.withKeyBytes({ fetch($0) }) {
+        case .absent: return nil
+        case .pinned(let pinned): return try pinned.withValue(body)
+        case .stream(let stream, let box):
+            guard let entry = readWhole(stream, box, now: clock.now()) else { return nil }
+            return try body(entry.value.span)
         }
-        guard let entry = entry(forKey: key) else { return nil }
-        return try body(entry.value.span)
     }
 
-    /// The key's entry in memory, pinned; nil if it is not there.
-    private func pin(_ key: Span<UInt8>) -> PinnedEntry? {
-        var pinned: PinnedEntry?
-        _ = withEntry(key, now: clock.now()) { pinned = $0.pin() }
-        return pinned
+    /// Shows the key's value to `body` in pieces, in order; false if it is in neither tier.
+    ///
+    /// For values of any size: of one that is too large for the memory tier, one chunk of up to 256 KiB is in memory at
+    /// a time. It was checked from end to end before the first chunk is shown; should its file become unreadable on the
+    /// way, the answer is false, and what was shown must be dropped.
+    public func readValue(forKey key: some CacheKey, _ body: (Span<UInt8>) -> Void) -> Bool {
+        switch key.withKeyBytes({ fetch($0) }) {
+        case .absent: return false
+        case .pinned(let pinned):
+            pinned.withValue(body)
+            return true
+        case .stream(let stream, let box):
+            while !stream.isComplete {
+                stream.requestNext(box.waiter())
+                guard case .chunk = box.next().outcome else { return false }
+                body(unsafe Span(_unsafeBytes: stream.chunk))
+            }
+            return true
+        }
     }
 
     /// The key's entry, after giving it a new time to live (nil: the cache's default); nil if absent.

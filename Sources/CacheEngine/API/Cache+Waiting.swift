@@ -10,6 +10,25 @@ enum Step<Outcome> {
     case unresolved(Obstacle)
 }
 
+/// A value that a retrieval found.
+enum Fetched {
+    case absent
+    case pinned(PinnedEntry)
+    /// To be read chunk by chunk, with completions that come to the mailbox.
+    case stream(ValueStream, Mailbox)
+}
+
+extension PinnedEntry {
+    /// Shows the value to `body`; the pin outlives the call.
+    func withValue<Result, Failure: Error>(
+        _ body: (Span<UInt8>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        // SAFETY: the value lives as long as the pin, and `self` is alive until the end of the scope.
+        defer { withExtendedLifetime(self) {} }
+        return try unsafe body(Span(_unsafeBytes: value))
+    }
+}
+
 /// What belongs to an entry that a program stores.
 struct StoredAttributes {
     var flags: UInt32
@@ -59,8 +78,30 @@ extension Cache {
         }
     }
 
+    /// The key's value from either tier, not copied.
+    func fetch(_ key: Span<UInt8>) -> Fetched {
+        var mailbox: Mailbox?
+        while true {
+            var pinned: PinnedEntry?
+            switch withEntry(key, now: clock.now(), { pinned = $0.pin() }) {
+            case .hit: return pinned.map(Fetched.pinned) ?? .absent
+            case .miss: return .absent
+            case .unresolved: break
+            }
+            let box = mailbox ?? Mailbox()
+            mailbox = box
+            load(key, waiter: box.waiter())
+            switch box.next().outcome {
+            case .absent: return .absent
+            case .entry(let pinned): return .pinned(pinned)
+            case .stream(let stream): return .stream(stream, box)
+            case .retry, .chunk, .failed: break
+            }
+        }
+    }
+
     /// Reads a whole large value; nil if its file became unreadable on the way.
-    private func readWhole(_ stream: ValueStream, _ box: Mailbox, now: Instant) -> CachedEntry? {
+    func readWhole(_ stream: ValueStream, _ box: Mailbox, now: Instant) -> CachedEntry? {
         var entry = CachedEntry(stream, now: now)
         while !stream.isComplete {
             stream.requestNext(box.waiter())

@@ -56,12 +56,15 @@ extension DiskIndex {
         }
     }
 
-    /// The next `limit` hashes above `hash` in signed order; nil begins. Reads the hash index alone.
+    /// The next `limit` hashes above `hash` in signed order; nil begins.
+    ///
+    /// Reads the hash index alone.
     func hashes(after hash: Int64?, limit: Int) throws(DiskError) -> [UInt64] {
         let open = try ready("list hashes")
+        if hash == .max { return [] }
         return try DiskError.wrapping { () throws(SQLiteError) in
             open.hashes.bind(Int64(limit), at: 1)
-            open.hashes.bind(hash ?? .min, at: 2)
+            open.hashes.bind(hash.map { $0 + 1 } ?? .min, at: 2)
             defer { open.hashes.reset() }
             var hashes: [UInt64] = []
             hashes.reserveCapacity(limit)
@@ -136,15 +139,18 @@ extension TrimCandidate {
 
 extension Statement {
     /// Runs a "scan entries" statement: limit at 1, row to go on after at 2.
-    mutating func scanPage(after rowID: Int64, limit: Int) throws(SQLiteError) -> ScanPage {
+    /// `cursor` is the column that the walk is ordered by: `next` is its value in the last row.
+    mutating func scanPage(
+        after start: Int64, limit: Int, cursor: Int32 = 0
+    ) throws(SQLiteError) -> ScanPage {
         bind(Int64(limit), at: 1)
-        bind(rowID, at: 2)
+        bind(start, at: 2)
         defer { reset() }
         var page = ScanPage(entries: [], next: nil)
         var examined = 0
         while try step() {
             examined += 1
-            if examined == limit { page.next = integer(at: 0) }
+            if examined == limit { page.next = integer(at: cursor) }
             guard let columns = EntryColumns(self) else { continue }
             let key = withBlob(at: 13) { key in
                 withBlob(at: 12) { columns.isIntact(key: key, extended: $0) } ? Array(copying: key) : nil
@@ -162,6 +168,7 @@ extension Statement {
 extension Array where Element == UInt8 {
     /// A copy of `bytes`.
     init(copying bytes: Span<UInt8>) {
+        // SAFETY: the array copies the span's own elements.
         self = unsafe bytes.withUnsafeBufferPointer { unsafe Array($0) }
     }
 }

@@ -30,12 +30,13 @@ final class IndexReader {
 
     /// The statements go before the connection.
     private final class Statements {
-        let connection: Connection
         var find: Statement
         var scan: Statement
+        var scanByHash: Statement
         var hashes: Statement
         var begin: Statement
         var end: Statement
+        let connection: Connection
 
         init(_ connection: Connection) throws(SQLiteError) {
             self.connection = connection
@@ -44,6 +45,8 @@ final class IndexReader {
                 "SELECT \(columns), value FROM entry WHERE hash = ?1", name: "read entry")
             scan = try connection.prepare(
                 "SELECT \(columns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
+            scanByHash = try connection.prepare(
+                "SELECT \(columns) FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "scan entries by hash")
             hashes = try connection.prepare(
                 "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
             begin = try connection.prepare("BEGIN", name: "begin snapshot")
@@ -107,6 +110,7 @@ final class IndexReader {
         guard let open else {
             throw DiskError(kind: .other, operation: "read entry", code: 0, message: "the index is closed")
         }
+        // SAFETY: `body` gets pointers into the current row, which stays until the statement is reset afterwards.
         do throws(SQLiteError) {
             return try unsafe Self.read(&open.find, hash, key, body)
         } catch {
@@ -158,6 +162,28 @@ final class IndexReader {
         return try DiskError.wrapping { () throws(SQLiteError) in
             try open.scan.scanPage(after: rowID, limit: limit)
         }
+    }
+
+    /// The next `limit` rows from the signed hash `start` on, in the order of signed hashes, with key and metadata.
+    ///
+    /// Begin with `.min`; `next` is where to go on. An entry keeps its hash, and a transaction that overwrites it never
+    /// shows it missing: a walk sees each entry that is there all the while exactly once. Damaged rows are left out.
+    func scan(fromHash start: Int64, limit: Int) throws(DiskError) -> ScanPage {
+        guard let open else {
+            throw DiskError(kind: .other, operation: "scan entries by hash", code: 0, message: "the index is closed")
+        }
+        var page = try DiskError.wrapping { () throws(SQLiteError) in
+            try open.scanByHash.scanPage(after: start, limit: limit, cursor: 14)
+        }
+        page.next = page.next.flatMap { $0 == .max ? nil : $0 + 1 }
+        return page
+    }
+
+    /// Whether there is a row of this hash, by the hash index alone.
+    func hasRow(hash: UInt64) throws(DiskError) -> Bool {
+        var found: [UInt64] = []
+        _ = try hashes(from: Int64(bitPattern: hash), limit: 1, into: &found)
+        return found.first == hash
     }
 
     /// Appends the next `limit` hashes to `hashes`, read from the hash index alone, in the order of their signed values.

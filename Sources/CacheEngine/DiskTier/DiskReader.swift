@@ -57,15 +57,31 @@ final class DiskReader {
     private func lookUp(_ flight: Flight) {
         disk.counters.add(to: .reads)
         let found = read(hash: flight.hash, key: flight.key)
+        #if DEBUG
+            disk.injected.withLock { $0.beforeLanding }?()
+        #endif
         land(flight, with: found)
     }
 
-    /// The entry as a block that nobody else knows yet; nil if the disk has none for the key. It may have expired.
-    func read(hash: UInt64, key: [UInt8]) -> EntryBlock? {
-        guard disk.isServing, let index = currentIndex() else { return nil }
+    /// What a read came to.
+    enum Found {
+        /// The entry as a block that nobody else knows yet. It may have expired.
+        case entry(EntryBlock)
+        /// The disk has nothing for the key, or something that is damaged and about to be removed.
+        case nothing
+        /// The disk could not be read: it may have something for the key.
+        case failed
+    }
+
+    /// Reads the key's row and, if it has one that is to be in memory, its file.
+    func read(hash: UInt64, key: [UInt8]) -> Found {
+        guard disk.isServing, let index = currentIndex() else { return .failed }
         var block: EntryBlock?
         var inFile: (EntryMetadata, [UInt8])?
-        do {
+        do throws(DiskError) {
+            #if DEBUG
+                if let fault = disk.injected.withLock({ $0.readFault }) { throw fault }
+            #endif
             let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
                 guard metadata.generation > disk.flushGeneration else { return }
                 if let value = unsafe value {
@@ -80,10 +96,10 @@ final class DiskReader {
         } catch {
             disk.counters.add(to: .readErrors)
             if error.kind == .corrupt { disk.reportCorruption(error) }
-            return nil
+            return .failed
         }
-        if let (metadata, extended) = inFile { block = loadFile(hash, key, metadata, extended) }
-        return block
+        if let (metadata, extended) = inFile { return loadFile(hash, key, metadata, extended) }
+        return block.map(Found.entry) ?? .nothing
     }
 
     private func build(
@@ -101,26 +117,33 @@ final class DiskReader {
     /// The entry of a file row: with its value if the memory tier takes values of that size, else as a stub.
     private func loadFile(
         _ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: [UInt8]
-    ) -> EntryBlock? {
-        if metadata.valueBytes > memory.valueBytesMax { return memory.makeStub(hash, key, metadata, extended) }
+    ) -> Found {
+        if metadata.valueBytes > memory.valueBytesMax {
+            return memory.makeStub(hash, key, metadata, extended).map(Found.entry) ?? .failed
+        }
         guard let block = EntryBlock.make(
             key: key.span, extended: extended.span, storedValueBytes: metadata.valueBytes, hash: hash)
-        else { return nil }
-        do {
+        else { return .failed }
+        do throws(ValueFileError) {
             let reader = try files.open(key: key.span, expecting: metadata)
             try unsafe reader.load(into: block.stored)
         } catch {
             block.free()
+            if case .io = error {
+                disk.counters.add(to: .readErrors)
+                return .failed
+            }
             // Missing: replaced while we looked, or lost. Either way this generation is of no use any more.
             disk.reportDamage(hash: hash, generation: metadata.generation)
-            return nil
+            return .nothing
         }
         memory.dress(block, metadata)
-        return block
+        return .entry(block)
     }
 
     /// Ends a lookup: promotes `found` if the key was not written meanwhile, and tells the waiters.
-    private func land(_ flight: Flight, with found: EntryBlock?) {
+    private func land(_ flight: Flight, with read: Found) {
+        let found = if case .entry(let block) = read { block } else { nil as EntryBlock? }
         let now = memory.clock.now()
         let shard = memory.shard(flight.hash)
         var garbage = Garbage()
@@ -137,6 +160,11 @@ final class DiskReader {
                 return
             }
             guard let found = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
+                if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
+                    state.flights[flight.hash] = nil
+                    news = (loads + proofs).map { ($0, .retry, nil) }
+                    return
+                }
                 unsafe flight.state.isAbsent = true
                 unsafe flight.state.holders = proofs.count
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
@@ -155,6 +183,23 @@ final class DiskReader {
         }
         garbage.free()
         for (waiter, outcome, flight) in news { waiter.complete(outcome, flight: flight) }
+    }
+
+    /// Somebody is about to act on the key's absence, but the disk could not be read: makes the absence true.
+    ///
+    /// False if that cannot be promised now.
+    private func makeAbsent(_ flight: Flight, _ shard: inout Shard) -> Bool {
+        var header = JournalHeader(kind: .deletion)
+        header.hash = flight.hash
+        header.generation = disk.generations.next()
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        let place = unsafe flight.key.withUnsafeBytes { key in
+            unsafe disk.journal.append(header, key: key, extended: nothing, value: nothing)
+        }
+        guard let place else { return false }
+        shard.pending.put(
+            flight.hash, PendingWrite(kind: .deletion, sequence: place.sequence, position: place.position))
+        return true
     }
 
     /// What a waiting retrieval gets: the value itself, or for a stub another try, which finds the stub.
@@ -189,7 +234,7 @@ final class DiskReader {
 
     /// Puts the value in place of a stub that was made from the journal, without a look at the file.
     private func fillStub(_ request: StreamRequest) {
-        guard let block = loadFile(request.hash, request.key, request.metadata, request.extended) else {
+        guard case .entry(let block) = loadFile(request.hash, request.key, request.metadata, request.extended) else {
             return giveUp(request)
         }
         let guarded = memory.shard(request.hash)

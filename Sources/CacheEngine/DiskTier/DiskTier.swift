@@ -90,6 +90,18 @@ final class DiskTier: Sendable {
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>
     private let threads: Guarded<[OSThread]>
+    #if DEBUG
+        /// Faults that tests inject.
+        struct Injected: Sendable {
+            /// What every transaction of journalled writes fails with.
+            var commitFault: DiskError?
+            /// What every lookup fails with.
+            var readFault: DiskError?
+            /// Runs on the reader's thread between a lookup and its landing.
+            var beforeLanding: (@Sendable () -> Void)?
+        }
+        let injected = Guarded(Injected(), rank: .leaf)
+    #endif
 
     /// What opening the store found, in words.
     let startReport: String

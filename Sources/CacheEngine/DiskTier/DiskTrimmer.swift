@@ -97,6 +97,7 @@ final class DiskTrimmer {
     func evict(
         entries: Int, bytes: Int, _ index: DiskIndex, _ writer: DiskWriter
     ) throws(DiskError) -> (removed: Int, hasMore: Bool) {
+        try writer.tellRecencyNow(index)
         let candidates = try index.leastRecent(limit: Self.sliceRows)
         var victims: [TrimCandidate] = []
         var freed = 0
@@ -168,6 +169,7 @@ final class DiskTrimmer {
     func evict(
         accessedBefore border: WallTime, _ index: DiskIndex, _ writer: DiskWriter
     ) throws(DiskError) -> (removed: Int, hasMore: Bool) {
+        try writer.tellRecencyNow(index)
         let candidates = try index.idle(accessedBefore: border, limit: Self.sliceRows)
         if candidates.isEmpty { return (0, false) }
         var victims: [TrimCandidate] = []

@@ -106,10 +106,10 @@ final class DiskWriter {
             }
             failures = 0
             if disk.state == .full { changeState(.ok, "space") }
-            openJournalIfClosed()
             settleWaiters()
             trimmer.step(self)
         }
+        openJournalIfClosed()
     }
 
     private func commit(_ batch: JournalBatch) throws(DiskError) {
@@ -118,6 +118,9 @@ final class DiskWriter {
         var changes = RowChanges()
         do throws(DiskError) {
             try index.begin()
+            #if DEBUG
+                if let fault = disk.injected.withLock({ $0.commitFault }) { throw fault }
+            #endif
             for position in batch.positions {
                 let record = disk.journal.record(at: position)
                 if let old = try apply(record, to: index, &changes) { replaced.append(old) }
@@ -224,12 +227,16 @@ final class DiskWriter {
     private func closeJournal() {
         disk.journal.setBarred(true)
         disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+        // Whoever saw it open has appended when this is done.
+        for shard in memory.shards { shard.withLock { _ in } }
         settleWaiters()
     }
 
     /// Takes writes into the journal again, after the rows of all keys that were written without it are gone.
+    ///
+    /// Only once the journal is empty: it may hold older writes of those keys.
     private func openJournalIfClosed() {
-        guard disk.isJournalClosed.load(ordering: .relaxed), let index else { return }
+        guard disk.isJournalClosed.load(ordering: .relaxed), disk.journal.usedBytes == 0, let index else { return }
         disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
         var barred: [UInt64] = []
         for shard in memory.shards {
@@ -404,6 +411,14 @@ final class DiskWriter {
                 try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
             }
         }
+    }
+
+    /// Brings access times into the index in a transaction of their own, before a trim goes by them.
+    func tellRecencyNow(_ index: DiskIndex) throws(DiskError) {
+        guard memory.shards.contains(where: { $0.withLock { !$0.recency.isEmpty } }) else { return }
+        try index.begin()
+        try tellRecency(index)
+        try index.commit()
     }
 
     private func housekeep() {

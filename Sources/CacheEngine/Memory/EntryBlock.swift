@@ -85,7 +85,13 @@ struct EntryBlock: Equatable, @unchecked Sendable {
 
     /// Bytes that this entry costs: what the allocator takes from the system for the block, and its bucket.
     var accountedBytes: Int {
-        unsafe AllocationSize.taken(by: Self.headerBytes &+ keyBytes &+ extendedBytes &+ stored.count) &+ Self.bucketBytes
+        unsafe Self.accountedBytes(payload: keyBytes &+ extendedBytes &+ stored.count)
+    }
+
+    /// The same for an entry with `payload` bytes of key, extended data and value.
+    @inline(__always)
+    static func accountedBytes(payload: Int) -> Int {
+        AllocationSize.taken(by: headerBytes &+ payload) &+ bucketBytes
     }
 
     private var payload: UnsafeMutableRawPointer { unsafe UnsafeMutableRawPointer(raw) + Self.headerBytes }

@@ -39,6 +39,8 @@ final class EventLog: Sendable {
         var dropped = 0
         var observers: [(id: Int, observer: Observer)] = []
         var nextID = 0
+        /// Wakes the thread that delivers.
+        var wake: (@Sendable () -> Void)?
     }
 
     private static let waitingMax = 8192
@@ -81,10 +83,16 @@ final class EventLog: Sendable {
     }
 
     private func append(_ event: CacheEvent) {
-        state.withLock { state in
+        let wake = state.withLock { state in
+            let isFirst = state.waiting.isEmpty
             if state.waiting.count < Self.waitingMax { state.waiting.append(event) } else { state.dropped += 1 }
+            return isFirst ? state.wake : nil
         }
+        wake?()
     }
+
+    /// Calls `wake` when there is something to deliver, maybe under a shard's lock.
+    func setWake(_ wake: @escaping @Sendable () -> Void) { state.withLock { $0.wake = wake } }
 
     /// Hands the waiting events to the observers. Call on the background thread, holding no lock.
     func deliver() {

@@ -8,8 +8,12 @@ import Primitives
 import Synchronization
 
 /// All shards of one cache. Thread-safe: each shard is behind its own lock.
+@safe
 final class MemoryTier: Sendable {
     let shards: [Guarded<Shard>]
+    // SAFETY: the same objects, kept alive by `shards` for as long as this object lives; allocated once, freed in deinit.
+    // The request path takes them from here without counting references.
+    nonisolated(unsafe) private let references: UnsafeMutablePointer<Unmanaged<Guarded<Shard>>>
     private let shift: UInt64
     private let seed: UInt64
     let clock: any TimeSource
@@ -25,6 +29,10 @@ final class MemoryTier: Sendable {
         invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
         let limits = Self.split(options, over: count)
         shards = (0..<count).map { _ in Guarded(Shard(limits: limits), rank: .shard) }
+        unsafe references = .allocate(capacity: count)
+        for (index, shard) in shards.enumerated() {
+            unsafe (references + index).initialize(to: .passUnretained(shard))
+        }
         shift = UInt64(64 - count.trailingZeroBitCount)
         self.seed = seed
         self.clock = clock
@@ -52,6 +60,8 @@ final class MemoryTier: Sendable {
     private static func effectiveValueMax(_ options: MemoryOptions, _ limits: ShardLimits) -> Int {
         limits.bytes.map { min(options.valueBytesMax, $0 / 2) } ?? options.valueBytesMax
     }
+
+    deinit { unsafe references.deallocate() }
 
     /// Larger values are not kept in memory.
     var valueBytesMax: Int { valueMax.load(ordering: .relaxed) }
@@ -82,11 +92,20 @@ final class MemoryTier: Sendable {
     func hash(_ key: UnsafeRawBufferPointer) -> UInt64 { unsafe xxh3(key, seed: seed) }
 
     @inline(__always)
-    func shard(_ hash: UInt64) -> Guarded<Shard> {
-        shards.count == 1 ? shards[0] : shards[Int(hash >> shift)]
+    func shard(_ hash: UInt64) -> Guarded<Shard> { shards[shardIndex(hash)] }
+
+    /// Runs `body` under the lock of the shard of `hash`.
+    @inline(__always)
+    func withShard<Result>(_ hash: UInt64, _ body: (inout Shard) -> Result) -> Result {
+        unsafe reference(hash)._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    func shardIndex(_ hash: UInt64) -> Int { shards.count == 1 ? 0 : Int(hash >> shift) }
+    /// The shard of `hash`, not counted. For as long as this object lives.
+    @inline(__always)
+    func reference(_ hash: UInt64) -> Unmanaged<Guarded<Shard>> { unsafe references[shardIndex(hash)] }
+
+    @inline(__always)
+    func shardIndex(_ hash: UInt64) -> Int { Int(hash >> shift) }
 
     // MARK: Clocks
 

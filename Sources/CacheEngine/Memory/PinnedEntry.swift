@@ -6,7 +6,9 @@ public import Primitives
 @safe
 public struct EntryView {
     let block: EntryBlock
-    let shard: Guarded<Shard>
+    // SAFETY: the memory tier keeps its shards for as long as it lives, and it shows this view. Not counted: a view is
+    // made for each hit.
+    let shard: Unmanaged<Guarded<Shard>>
 
     /// The client's flags.
     public var flags: UInt32 { block.flags }
@@ -22,7 +24,7 @@ public struct EntryView {
     public var extended: UnsafeRawBufferPointer { unsafe block.extended }
 
     /// Keeps the entry's value readable after the closure, whatever happens to the entry.
-    public func pin() -> PinnedEntry { PinnedEntry(pinning: block, shard: shard) }
+    public func pin() -> PinnedEntry { PinnedEntry(pinning: block, shard: unsafe shard.takeUnretainedValue()) }
 }
 
 /// A value that stays readable for as long as this object lives.

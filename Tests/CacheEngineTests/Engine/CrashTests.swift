@@ -149,7 +149,8 @@ import Testing
     }
 
     /// The child kills itself right after an acknowledgement, while its disk threads are at work.
-    @Test(arguments: [1, 37, 500, 3000]) func `what a killed process had acknowledged is there`(count: Int) async throws {
+    @Test(arguments: [1, 37, 500, 3000]) func `what a killed process had acknowledged is there`(count: Int) async throws
+    {
         let scratch = try TempDirectory()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = scratch.path("cache") as String, count] in
             var options = CacheOptions()

@@ -4,29 +4,260 @@ import Foundation
 import Glibc
 import Primitives
 import SQLite
-import Synchronization
 import TestSupport
 import Testing
 
 @testable import CacheEngine
 
-/// What the disk tier announced.
-private final class States: Sendable {
-    private let states = Answer<[DiskState]>([])
-    var all: [DiskState] { states.value }
-    func note(_ state: DiskState) { states.value += [state] }
+/// A cache with a disk that fails when told to.
+private final class FaultyFixture {
+    let base: EngineFixture
+    var cache: Cache { base.cache }
+
+    init(_ adjust: (inout CacheOptions) -> Void = { _ in }) throws { base = try EngineFixture(adjust) }
+
+    func fail(_ kind: DiskError.Kind?) {
+        cache.disk?.injected.withLock {
+            $0.commitFault = kind.map {
+                DiskError(kind: $0, operation: "test", code: 0, message: "as the test wants it")
+            }
+        }
+    }
+
+    /// Lets time pass until the tier is in this state.
+    func wait(for state: DiskState, sourceLocation: SourceLocation = #_sourceLocation) {
+        until(sourceLocation: sourceLocation) {
+            base.clock.advance(milliseconds: 50)
+            return cache.disk?.state == state
+        }
+    }
 }
 
 @Suite struct DegradeTests {
-    /// Makes every transaction fail with SQLITE_FULL until `release`.
-    private func fill(_ cache: Cache) {
-        cache.onWriter { writer in
-            do {
-                let pages = try writer.index?.open?.connection.integer("PRAGMA page_count") ?? 0
-                try writer.index?.open?.connection.execute("PRAGMA max_page_count = \(pages)")
-            } catch {
-                Issue.record(error)
+    @Test func `a full disk costs nothing that the journal can hold`() throws {
+        let faulty = try FaultyFixture()
+        try faulty.cache.set([1], forKey: "before")
+        faulty.base.settle()
+        faulty.fail(.full)
+        try faulty.cache.set([2], forKey: "during")
+        try faulty.cache.set([2], forKey: "before")
+        faulty.wait(for: .full)
+        faulty.base.dropMemory()
+        #expect(faulty.cache.value(forKey: "during") == [2])
+        #expect(faulty.cache.value(forKey: "before") == [2])
+        faulty.fail(nil)
+        faulty.wait(for: .ok)
+        faulty.base.settle()
+        faulty.base.dropMemory()
+        #expect(faulty.cache.value(forKey: "during") == [2])
+        #expect(faulty.cache.statistics().disk?.quarantines == 0)
+    }
+
+    /// The journal fills up, writes go on without it; whatever was written meanwhile, no older value may come back.
+    @Test func `writes that the journal could not take bar what the disk has`() throws {
+        let faulty = try FaultyFixture { $0.memory.bytesMax = 256 << 10 }
+        let cache = faulty.cache
+        for number in 0..<300 { try cache.set([1], forKey: "k\(number)") }
+        try cache.set([UInt8](repeating: 1, count: 30_000), forKey: "file")
+        faulty.base.settle()
+        faulty.fail(.full)
+        // The clock runs while the stores below wait for room in vain.
+        let isDone = Answer(false)
+        let clock = faulty.base.clock
+        let ticker = OSThread(name: "ticker") {
+            while !isDone.value {
+                clock.advance(milliseconds: 20)
+                usleep(1000)
             }
         }
+        // In the journal first, behind more records than one batch takes; then overwritten without it.
+        var filler = 0
+        while filler < JournalBatch.recordsMax * 3 / 2 {
+            try cache.set([9], forKey: "filler\(filler)")
+            filler += 1
+        }
+        for number in 0..<300 { try cache.set([2], forKey: "k\(number)") }
+        while cache.statistics().barredWrites == 0 {
+            try cache.set([9], forKey: "filler\(filler)")
+            filler += 1
+        }
+        for number in 0..<100 { try cache.set([3], forKey: "k\(number)") }
+        for number in 100..<200 { cache.remove("k\(number)") }
+        try cache.set([UInt8](repeating: 3, count: 1000), forKey: "file")
+        faulty.base.dropMemory()
+        func check(_ when: Comment) {
+            for number in 0..<300 {
+                let value = cache.value(forKey: "k\(number)")
+                if number < 100 { #expect(value == [3] || value == nil, when) }
+                if number >= 100, number < 200 { #expect(value == nil, when) }
+                if number >= 200 { #expect(value == [2], when) }
+            }
+            let file = cache.value(forKey: "file")
+            #expect(file == nil || file == [UInt8](repeating: 3, count: 1000), when)
+        }
+        check("while the journal is closed")
+        // What a process would find that starts now: nothing of this store.
+        let copy = try faulty.base.reopenedCopy()
+        #expect(copy.value(forKey: "k250") == nil)
+        copy.close()
+        faulty.fail(nil)
+        faulty.wait(for: .ok)
+        until { cache.disk?.isJournalClosed.load(ordering: .relaxed) == false }
+        check("after the journal was opened again")
+        faulty.base.settle()
+        check("after everything was committed")
+        faulty.base.dropMemory()
+        check("from disk")
+        isDone.value = true
+        ticker.join()
+        try cache.set([4], forKey: "k0")
+        try faulty.base.reopen()
+        #expect(faulty.cache.value(forKey: "k0") == [4])
+        #expect(faulty.cache.value(forKey: "k150") == nil)
+        #expect(faulty.cache.value(forKey: "k250") == [2])
+        try faulty.cache.checkDiskCounters()
+    }
+
+    @Test func `a store that reports corruption is put aside, and a new one serves`() throws {
+        let states = Answer<[DiskState]>([])
+        let scratch = try TempDirectory()
+        var options = CacheOptions()
+        options.disk = DiskOptions(directory: scratch.path("cache"))
+        let clock = ManualClock()
+        let cache = try Cache.open(options, clock: clock) { state, _ in states.value += [state] }
+        try cache.set([1], forKey: "lost")
+        try cache.set([1], forKey: "kept")
+        cache.settle()
+        let fault = DiskError(kind: .corrupt, operation: "test", code: 11, message: "as the test wants it")
+        cache.disk?.injected.withLock { $0.commitFault = fault }
+        try cache.set([2], forKey: "kept")
+        until {
+            clock.advance(milliseconds: 100)
+            return cache.statistics().disk?.quarantines == 1 && cache.disk?.state == .ok
+        }
+        cache.disk?.injected.withLock { $0.commitFault = nil }
+        #expect(states.value == [.degraded, .ok])
+        // Memory has lost nothing; the new store is empty.
+        #expect(cache.value(forKey: "kept") == [2])
+        #expect(try scratch.names("cache").contains { $0.hasPrefix("quarantine-") })
+        try cache.set([3], forKey: "new")
+        cache.settle()
+        #expect(cache.entryCount(in: .disk) == 1)
+        cache.close()
+        let again = try Cache.open(options, clock: clock)
+        #expect(again.value(forKey: "new") == [3])
+        #expect(again.value(forKey: "kept") == nil)
+        again.close()
+    }
+
+    @Test func `an index that is overwritten under us is put aside`() throws {
+        let fixture = try EngineFixture()
+        for number in 0..<500 { try fixture.cache.set([UInt8](repeating: 1, count: 500), forKey: "k\(number)") }
+        fixture.settle()
+        fixture.cache.onWriter { writer in
+            do { _ = try writer.index?.checkpoint(.truncate) } catch { Issue.record(error) }
+        }
+        let path = fixture.scratch.path("cache/store/index.db")
+        let file = open(path, O_WRONLY)
+        let garbage = [UInt8](repeating: 0x5a, count: 8192)
+        for page in 1..<50 { pwrite(file, garbage, garbage.count, off_t(page * 8192)) }
+        close(file)
+        fixture.dropMemory()
+        // Reads see the damage first: a miss, never garbage.
+        for number in 0..<500 {
+            let value = fixture.cache.value(forKey: "k\(number)")
+            #expect(value == nil || value == [UInt8](repeating: 1, count: 500))
+        }
+        for number in 0..<500 { try fixture.cache.set([2], forKey: "n\(number)") }
+        until {
+            fixture.clock.advance(milliseconds: 100)
+            return fixture.cache.statistics().disk?.quarantines == 1 && fixture.cache.disk?.state == .ok
+        }
+        try fixture.cache.set([3], forKey: "new")
+        fixture.settle()
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "new") == [3])
+    }
+
+    @Test func `a directory that is removed under us is made again`() throws {
+        let fixture = try EngineFixture { $0.disk?.trimInterval = 10 }
+        try fixture.cache.set([1], forKey: "k")
+        fixture.settle()
+        try FileManager.default.removeItem(atPath: fixture.scratch.path("cache/store"))
+        until {
+            fixture.clock.advance(milliseconds: 100)
+            return fixture.cache.statistics().disk?.quarantines == 1 && fixture.cache.disk?.state == .ok
+        }
+        #expect(fixture.cache.value(forKey: "k") == [1])
+        try fixture.cache.set([2], forKey: "new")
+        fixture.settle()
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "new") == [2])
+        #expect(fixture.cache.value(forKey: "k") == nil)
+    }
+
+    @Test(arguments: ["shorter", "flipped", "removed"]) func `a damaged value file is a miss`(how: String) throws {
+        let fixture = try EngineFixture()
+        try fixture.cache.set([UInt8](repeating: 1, count: 50_000), forKey: "k")
+        fixture.settle()
+        fixture.dropMemory()
+        let name = try #require(fixture.scratch.files(below: "cache/store/v").first { $0.contains("/") })
+        let path = "cache/store/v/\(name)"
+        switch how {
+        case "shorter": truncate(fixture.scratch.path(path), 40_000)
+        case "flipped":
+            var bytes = try fixture.scratch.read(path)
+            bytes[30_000] ^= 1
+            try fixture.scratch.write(bytes, to: path)
+        default: unlink(fixture.scratch.path(path))
+        }
+        #expect(fixture.cache.value(forKey: "k") == nil)
+        #expect((fixture.cache.statistics().disk?.readErrors ?? 0) > 0)
+        fixture.settle()
+        #expect(fixture.cache.entryCount(in: .disk) == 0)
+        try fixture.cache.checkDiskCounters()
+        #expect(fixture.cache.statistics().disk?.state == .ok)
+    }
+
+    @Test func `a value file that cannot be written leaves no old value`() throws {
+        let fixture = try EngineFixture()
+        try fixture.cache.set([UInt8](repeating: 1, count: 50_000), forKey: "k")
+        fixture.settle()
+        // Where the new file's subdirectory should be, there is something else.
+        let values = fixture.scratch.path("cache/store/v")
+        try FileManager.default.removeItem(atPath: values)
+        #expect(FileManager.default.createFile(atPath: values, contents: Data()))
+        try fixture.cache.set([UInt8](repeating: 2, count: 50_000), forKey: "k")
+        #expect(fixture.cache.value(forKey: "k") == [UInt8](repeating: 2, count: 50_000))
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "k") == nil)
+        // Too large for memory: refused, and nothing old is left either.
+        try fixture.cache.set([3], forKey: "large")
+        #expect(throws: StorageError.noRoom) {
+            try fixture.cache.set([UInt8](repeating: 2, count: 2 << 20), forKey: "large")
+        }
+        #expect(fixture.cache.value(forKey: "large") == nil)
+    }
+
+    /// With durability `always` nothing is acknowledged before it is in the index.
+    @Test func `the barrier waits for the commit`() throws {
+        let fixture = try EngineFixture { $0.disk?.durability = .always }
+        for number in 0..<20 {
+            try fixture.cache.set([UInt8(number)], forKey: "k\(number)")
+            let location = try #require(fixture.cache.disk?.store.withLock { $0.location })
+            let connection = try Connection(path: location.path, access: .readOnly)
+            #expect(try connection.integer("SELECT count(*) FROM entry") == Int64(number + 1))
+        }
+        #expect(fixture.cache.remove("k3"))
+        let location = try #require(fixture.cache.disk?.store.withLock { $0.location })
+        let connection = try Connection(path: location.path, access: .readOnly)
+        #expect(try connection.integer("SELECT count(*) FROM entry") == 19)
+    }
+
+    @Test func `a barrier that cannot be kept says so`() throws {
+        let faulty = try FaultyFixture { $0.disk?.durability = .always }
+        faulty.fail(.corrupt)
+        #expect(throws: StorageError.notDurable) { try faulty.cache.set([1], forKey: "k") }
+        #expect(faulty.cache.value(forKey: "k") == [1])
     }
 }

@@ -31,9 +31,13 @@ final class EngineFixture {
         cache = try Cache.open(options, clock: clock)
     }
 
-    deinit { if isOpen { cache.close() } }
+    deinit {
+        releaseWriter()
+        if isOpen { cache.close() }
+    }
 
     func close() {
+        releaseWriter()
         cache.close()
         isOpen = false
     }
@@ -56,7 +60,28 @@ final class EngineFixture {
 
     /// Waits until the index has every write, and what was to be trimmed or removed is gone.
     func settle() {
+        releaseWriter()
         cache.settle()
+    }
+
+    private var held: Primitives.Semaphore?
+
+    /// Keeps the disk writer from its work: what is stored from now on stays in the journal.
+    func holdWriter() {
+        let isHeld = Primitives.Semaphore()
+        let release = Primitives.Semaphore()
+        _ = cache.disk?.ask { _ in
+            isHeld.signal()
+            release.wait()
+        }
+        isHeld.wait()
+        held = release
+    }
+
+    /// Lets the disk writer go on.
+    func releaseWriter() {
+        held?.signal()
+        held = nil
     }
 
     /// Evicts everything from memory, leaving it on disk.
@@ -173,5 +198,31 @@ func allocatedBytes(below path: String) -> Int {
     return names.reduce(0) { total, name in
         var status = stat()
         return stat("\(path)/\(name)", &status) == 0 ? total + Int(status.st_blocks) * 512 : total
+    }
+}
+
+/// A draft that could not be made.
+struct NoDraft: Error {}
+
+extension Cache {
+    /// A draft with its whole value in it; it must fit memory.
+    func filledDraft(_ key: String, _ value: [UInt8]) throws -> EntryDraft {
+        let key = Array(key.utf8)
+        guard var draft = try draft(key.span, valueBytes: value.count, .none, now: clock.now()) else { throw NoDraft() }
+        let filled = Cache.fill(&draft, with: value.span, from: 0)
+        #expect(filled == value.count)
+        return draft
+    }
+
+    /// Stores a draft, overcoming what stands in the way.
+    func finish(_ draft: inout EntryDraft, _ mode: WriteMode, _ box: Mailbox) -> StoreOutcome {
+        var flight: Flight?
+        while true {
+            let outcome = store(&draft, mode, now: clock.now(), flight: flight)
+            if let used = flight { finish(used) }
+            guard case .unresolved(let obstacle) = outcome else { return outcome }
+            overcome(obstacle, draft: &draft, waiter: box.waiter())
+            flight = box.next().flight
+        }
     }
 }

@@ -149,7 +149,9 @@ import Testing
         #expect(fixture.cache.info(forKey: "default")?.timeToLive == .seconds(5))
     }
 
-    @Test(arguments: [AgeBase.access, .write]) func `the age limit alone, from access or from write`(base: AgeBase) throws {
+    @Test(arguments: [AgeBase.access, .write]) func `the age limit alone, from access or from write`(base: AgeBase)
+        throws
+    {
         let fixture = try fixture { _ in }
         let cache = fixture.cache
         for key in ["idle", "used", "rewritten"] { try cache.set([1], forKey: key) }
@@ -164,7 +166,8 @@ import Testing
     }
 
     /// An age limit far longer than the machine is up must not evict anything.
-    @Test(arguments: [AgeBase.access, .write]) func `an age limit may reach back before the boot`(base: AgeBase) throws {
+    @Test(arguments: [AgeBase.access, .write]) func `an age limit may reach back before the boot`(base: AgeBase) throws
+    {
         let fixture = try EngineFixture(clock: ManualClock(boot: 5_000)) { $0.disk = nil }
         try fixture.cache.set([1], forKey: "k")
         #expect(fixture.cache.trim(.memory, to: .age(.seconds(86_400), base)) == 0)
@@ -178,7 +181,7 @@ import Testing
         }
         let evicted = Answer(0)
         let observation = fixture.cache.observe { events, _ in
-            evicted.value += events.filter { $0.reason == .evicted }.count
+            evicted.update { $0 += events.filter { $0.reason == .evicted }.count }
         }
         try fixture.cache.set([1], forKey: "k")
         fixture.clock.advance(seconds: 120)
@@ -304,7 +307,8 @@ import Testing
             let key = Array("key\(number)".utf8)
             let metadata = EntryMetadata(
                 generation: UInt64(number + 1), cas: 1, flags: 0, marks: [], deadline: .never,
-                written: WallTime(milliseconds: 0), accessed: WallTime(milliseconds: 0), valueBytes: 3 << 30, valueSum: 0)
+                written: WallTime(milliseconds: 0), accessed: WallTime(milliseconds: 0), valueBytes: 3 << 30,
+                valueSum: 0)
             // Only rows: nobody looks for the files.
             _ = try index.putFile(
                 hash: UInt64(number), key: key.span, metadata: metadata, extended: Span(), fileBytes: 3 << 30)

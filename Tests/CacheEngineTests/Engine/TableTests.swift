@@ -111,10 +111,11 @@ import Testing
 }
 
 @Suite struct DecimalValueTests {
-    @Test(arguments: [
-        ("0", 0), ("7", 7), ("007", 7), (" 12", 12), ("+5", 5), ("12 ", 12), ("12\r\n", 12), ("12 34", 12),
-        ("18446744073709551615", .max), ("\t9", 9),
-    ] as [(String, UInt64)])
+    @Test(
+        arguments: [
+            ("0", 0), ("7", 7), ("007", 7), (" 12", 12), ("+5", 5), ("12 ", 12), ("12\r\n", 12), ("12 34", 12),
+            ("18446744073709551615", .max), ("\t9", 9),
+        ] as [(String, UInt64)])
     func `reads numbers`(text: String, number: UInt64) {
         #expect(Array(text.utf8).withUnsafeBytes { DecimalValue.parse($0) } == number)
     }
@@ -124,8 +125,9 @@ import Testing
         #expect(Array(text.utf8).withUnsafeBytes { DecimalValue.parse($0) } == nil)
     }
 
-    @Test(arguments: [(10, "9", "10"), (9, "10", "9 "), (0, "12345", "0    "), (.max, "1", "18446744073709551615")]
-        as [(UInt64, String, String)])
+    @Test(
+        arguments: [(10, "9", "10"), (9, "10", "9 "), (0, "12345", "0    "), (.max, "1", "18446744073709551615")]
+            as [(UInt64, String, String)])
     func `writes over an old value`(number: UInt64, old: String, new: String) {
         let count = DecimalValue.storedBytes(number, over: old.utf8.count)
         var bytes = [UInt8](repeating: 0, count: count)
