@@ -232,7 +232,9 @@ final class Server {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
         let reload = Reload(current: service.settings, new: new)
-        service.apply(reload.settings)
+        var settings = reload.settings
+        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
+        service.apply(settings)
         service.log.write(
             .notice, "reloaded",
             [

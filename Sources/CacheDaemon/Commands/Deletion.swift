@@ -70,16 +70,15 @@ extension Session {
             flight: proof)
         switch outcome {
         case .value(let number):
-            turn.counters.add(change.isIncrement ? .incrementHits : .decrementHits)
             acknowledge(.number(number), isQuiet: isQuiet, &turn)
         case .notFound:
-            turn.counters.add(change.isIncrement ? .incrementMisses : .decrementMisses)
             if !isQuiet { reply(.notFound, &turn) }
         case .notNumeric, .exists:
             if !isQuiet { reply(.error(.nonNumericValue), &turn) }
         case .unresolved(let obstacle):
             return unsafe overcome(obstacle, key: key, turn)
         }
+        count(outcome, isIncrement: change.isIncrement, turn)
         settle(turn)
         return .done(0)
     }

@@ -91,7 +91,7 @@ final class Worker {
             if isStopping || (isDraining && connections.isEmpty) { return .stop }
             return ready.isEmpty ? .wait : .poll
         }
-        for connection in Array(connections.values) { connection.close() }
+        for connection in Array(connections.values) { connection.close(&turn) }
     }
 
     // MARK: Connections

@@ -132,7 +132,7 @@ enum Launch: Equatable, Sendable {
             footer: """
                 Sizes take B, KiB, MiB, GiB, TiB; times ms, s, m, h, d. Every option but those of
                 "General" can stand in the configuration file; see --print-config.
-                Exit codes: 0 stopped, 75 directory in use, 78 wrong configuration or usage.
+                Exit codes: 0 stopped, 71 address in use, 75 directory in use, 78 wrong configuration or usage.
                 """)
     }
 
