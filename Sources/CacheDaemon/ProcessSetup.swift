@@ -22,6 +22,11 @@ enum ProcessSetup {
         for fd in Int32(0)...2 where fcntl(fd, F_GETFD) == -1 && errno == EBADF {
             _ = unsafe open("/dev/null", O_RDWR)
         }
+        // A parent that blocks signals hands its mask down, and SIGTERM would never come.
+        var none = sigset_t()
+        // SAFETY: the set lives until the calls return.
+        unsafe sigemptyset(&none)
+        _ = unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
         signal(SIGPIPE, SIG_IGN)
         signal(SIGXFSZ, SIG_IGN)
     }

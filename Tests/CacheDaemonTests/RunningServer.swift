@@ -89,7 +89,9 @@ func testSettings(_ change: (inout Settings) -> Void = { _ in }) -> Settings {
 /// A blocking client.
 final class PlainClient {
     private let fd: Int32
+    /// Bytes that were received; those before `consumed` have been read.
     private var buffered: [UInt8] = []
+    private var consumed = 0
 
     /// Connects to `127.0.0.1:port`, `[::1]:port` or `unix:path`.
     init(_ address: String) throws {
@@ -155,22 +157,40 @@ final class PlainClient {
 
     /// Reads until there are `count` bytes; fewer when the server closes or nothing comes for 20 s.
     func read(_ count: Int) -> [UInt8] {
-        var chunk = [UInt8](repeating: 0, count: 1 << 16)
-        while buffered.count < count {
-            let got = recv(fd, &chunk, min(chunk.count, count - buffered.count), 0)
-            guard got > 0 else { break }
-            buffered += chunk.prefix(got)
-        }
-        let taken = Array(buffered.prefix(count))
-        buffered.removeFirst(taken.count)
-        return taken
+        while buffered.count - consumed < count, fill() {}
+        return take(min(count, buffered.count - consumed))
     }
 
     /// Reads one line without its CR LF.
     func line() -> String {
-        var bytes: [UInt8] = []
-        while let byte = read(1).first, byte != 10 { bytes.append(byte) }
-        return String(decoding: bytes.last == 13 ? bytes.dropLast() : bytes[...], as: UTF8.self)
+        var searched = 0
+        while true {
+            let rest = buffered[(consumed + searched)...]
+            if let end = rest.firstIndex(of: 10) {
+                let line = take(end + 1 - consumed).dropLast()
+                return String(decoding: line.last == 13 ? line.dropLast() : line, as: UTF8.self)
+            }
+            searched = buffered.count - consumed
+            guard fill() else { return String(decoding: take(searched), as: UTF8.self) }
+        }
+    }
+
+    /// Receives once; false at the end of the stream.
+    private func fill() -> Bool {
+        if consumed > 0 {
+            buffered.removeFirst(consumed)
+            consumed = 0
+        }
+        var chunk = [UInt8](repeating: 0, count: 1 << 16)
+        let got = recv(fd, &chunk, chunk.count, 0)
+        guard got > 0 else { return false }
+        buffered += chunk.prefix(got)
+        return true
+    }
+
+    private func take(_ count: Int) -> [UInt8] {
+        defer { consumed += count }
+        return Array(buffered[consumed..<consumed + count])
     }
 
     /// Reads everything until the server closes.
