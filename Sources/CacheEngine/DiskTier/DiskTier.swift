@@ -125,7 +125,8 @@ final class DiskTier: Sendable {
         rawState = Atomic(DiskState.ok.rawValue)
         flushed = Atomic(start.flushGeneration)
         inlineMax = Atomic(0)
-        report = Guarded(DiskReport(), rank: .leaf)
+        // The first question may come before the writer's thread has begun.
+        report = Guarded(DiskReport(start.index.value, lastError: nil), rank: .leaf)
         threads = Guarded([], rank: .lifecycle)
         setInlineBytesMax(options.inlineBytesMax)
     }
@@ -301,6 +302,14 @@ struct DiskReport: Sendable {
     var freeIndexBytes = 0
     var walBytes = 0
     var lastError: String?
+
+    init(_ index: DiskIndex, lastError: String?) {
+        totals = index.totals
+        indexBytes = index.pageBytes
+        freeIndexBytes = index.freePages * index.pageSize
+        walBytes = index.walBytes
+        self.lastError = lastError
+    }
 
     /// Allocated bytes of the directory, without the journal.
     var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }

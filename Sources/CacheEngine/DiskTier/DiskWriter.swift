@@ -42,7 +42,6 @@ final class DiskWriter {
     func run(_ index: DiskIndex) {
         self.index = index
         if index.flushGeneration > 0 { trimmer.beginFlushSweep() }
-        publishReport()
         while true {
             let inbox = wait()
             perform(inbox)
@@ -440,14 +439,10 @@ final class DiskWriter {
 
     func publishReport() {
         guard let index else { return }
-        let walBytes = index.walBytes
-        let indexBytes = index.pageBytes
-        let free = index.freePages * index.pageSize
+        var news = DiskReport(index, lastError: nil)
         disk.report.withLock { report in
-            report.totals = index.totals
-            report.indexBytes = indexBytes
-            report.freeIndexBytes = free
-            report.walBytes = walBytes
+            news.lastError = report.lastError
+            report = news
         }
     }
 
