@@ -160,6 +160,10 @@ final class Server {
 
     private func announce(_ settings: Settings) {
         let log = service.log
+        if !settings.optionsWithoutEffect.isEmpty {
+            let names = settings.optionsWithoutEffect.joined(separator: ", ")
+            log.write(.notice, "without effect", ["options": names])
+        }
         for socket in sockets { log.write(.notice, "listening", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",
@@ -228,7 +232,9 @@ final class Server {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
         let reload = Reload(current: service.settings, new: new)
-        service.apply(reload.settings)
+        var settings = reload.settings
+        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
+        service.apply(settings)
         service.log.write(
             .notice, "reloaded",
             [

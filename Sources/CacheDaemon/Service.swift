@@ -16,6 +16,12 @@ final class Service: Sendable {
     /// What the wire allows; does not change while the daemon runs.
     let limits: ProtocolLimits
     let acceptsShutdownCommand: Bool
+    /// Whether clients may empty the cache.
+    let allowsFlush: Bool
+    /// Whether keys may be listed.
+    let allowsDumps: Bool
+    /// Whether clients may watch others.
+    let allowsWatching: Bool
     let startedAt: Instant
     let startedAtWall: WallTime
     /// The settings in force.
@@ -30,6 +36,11 @@ final class Service: Sendable {
     private static let binaryClientsMax = 256
     /// Guards what is known of open connections, by descriptor.
     private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
+    /// Guards the engine's events for watchers of evictions; nil while there are none.
+    private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
+    let watchers = WatchHub()
+    let prefixes = PrefixTally()
+    let crawler = Crawler()
     /// `max_connections`, for the main thread's listeners.
     private let connectionLimit: Atomic<Int>
     /// Workers whose thread is about to end.
@@ -47,6 +58,9 @@ final class Service: Sendable {
         self.control = control
         limits = ProtocolLimits(valueBytesMax: settings.entryBytesMax)
         acceptsShutdownCommand = settings.acceptsShutdownCommand
+        allowsFlush = settings.allowsFlush
+        allowsDumps = settings.allowsDumps
+        allowsWatching = settings.allowsWatching
         startedAt = cache.clock.now()
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
@@ -101,10 +115,37 @@ final class Service: Sendable {
 
     /// Lets all counters begin at zero.
     func resetCounters() {
+        prefixes.reset()
         let engine = cache.statistics()
         tally.withLock {
             $0.baseline = CounterTotals($0.threads)
             $0.engineBaseline = engine
+        }
+    }
+
+    // MARK: Watching
+
+    /// Adds a client that watches; nil if there are too many.
+    func watch(_ topics: WatchTopics, waker: any ConnectionWaker, connection: UInt32) -> UInt64? {
+        let watcher = watchers.add(topics, waker: waker, connection: connection)
+        followEvictions()
+        return watcher
+    }
+
+    /// Forgets a client that watched.
+    func unwatch(_ watcher: UInt64) {
+        watchers.remove(watcher)
+        followEvictions()
+    }
+
+    /// Takes the engine's events while somebody watches evictions.
+    private func followEvictions() {
+        evictions.withLock { observation in
+            guard watchers.observation.includes(.evictions) else { return observation = nil }
+            guard observation == nil else { return }
+            observation = cache.observe { [watchers, clock = cache.clock] events, _ in
+                for event in events where event.reason == .evicted { watchers.publishEviction(event, clock) }
+            }
         }
     }
 

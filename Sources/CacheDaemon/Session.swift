@@ -6,6 +6,8 @@
 //        +-----------> .body ----> .storing (complete; may wait for the engine) ----> .command
 //        |  refused store
 //        +-----------> .swallow ----> .command
+//        |  a list of keys                    watch
+//        +-----------> .dumping ----> .command  +---> .watching, to the end
 //
 // `process` executes what the input holds until something stops it (`Stall`). Nothing here waits: what memory cannot
 // answer becomes a slot of `replies`, or, for changes, stops the session until the engine's completion arrives. The
@@ -27,6 +29,8 @@ enum Stall {
     case slots
     /// The engine must clear the way for the request at hand.
     case engine
+    /// Something must happen that this client watches; requests are not executed any more.
+    case watching
     /// No more requests: send what is queued, then close.
     case closing
     /// The reply under way cannot be finished: close at once.
@@ -61,6 +65,10 @@ struct Session: ~Copyable {
         case storing(StoreTarget)
         /// So many bytes to be dropped.
         case swallow(bytes: Int)
+        /// The next command line, when the list of keys is complete.
+        case dumping(KeyDump)
+        /// Bytes to be dropped: the client is a watcher, by this number.
+        case watching(UInt64)
     }
 
     /// Slot number in the tokens of the request at hand, as opposed to those of slots.
@@ -82,6 +90,10 @@ struct Session: ~Copyable {
     var proof: Flight?
     /// The slot whose commit is still to be requested at the end of this turn.
     var unrequestedCommit: UInt32?
+    /// The store under way, while somebody watches stores.
+    var observedStore: ObservedStore?
+    /// Whether the request at the front was observed already and waits to be executed again.
+    var isRepeated = false
     /// Why framing was lost.
     private(set) var fatal: RequestError?
     /// Counts requests, for the connection's deadlines.
@@ -109,6 +121,8 @@ struct Session: ~Copyable {
                 case .body(let target): unsafe receive(target, rest, &turn)
                 case .storing(let target): storeDraft(target, &turn)
                 case .swallow(let bytes): swallow(bytes, of: rest.count)
+                case .dumping(let dump): continueDump(dump, &turn)
+                case .watching(let watcher): continueWatch(watcher, inputBytes: rest.count, &turn)
                 }
             consumed += step.consumed
             if let stall = step.stall {
@@ -126,7 +140,7 @@ struct Session: ~Copyable {
     /// Whether `process` may do something.
     var canGoOn: Bool {
         switch stall {
-        case .input, .turn, .output: true
+        case .input, .turn, .output, .watching: true
         case .slots: !replies.isFull
         case .engine, .closing, .broken: false
         }
@@ -144,7 +158,8 @@ struct Session: ~Copyable {
             if turn.tracesRequests { unsafe trace(input, lineBytes, turn) }
             turn.requestsLeft &-= 1
             requestCount &+= 1
-            return unsafe execute(request, lineBytes: lineBytes, input, &turn)
+            if turn.observation.isEmpty { return unsafe execute(request, lineBytes: lineBytes, input, &turn) }
+            return unsafe executeObserved(request, lineBytes: lineBytes, input, &turn)
         case .refused(let error, let lineBytes, let swallowBytes, let isQuiet):
             turn.requestsLeft &-= 1
             requestCount &+= 1
@@ -263,6 +278,10 @@ struct Session: ~Copyable {
             if case .body = phase, stall == .engine { stall = .turn }
             return
         }
+        if number == Self.dumpNumber {
+            if completeDump(), stall == .engine { stall = .turn }
+            return
+        }
         if let slot = replies[number] { complete(slot, number, completion, &turn) }
         if let flight = completion.flight { turn.cache.finish(flight) }
     }
@@ -274,6 +293,8 @@ struct Session: ~Copyable {
     mutating func abandon(_ turn: borrowing Turn) {
         settle(turn)
         draft = nil
+        endDump(turn)
+        endWatch(turn)
     }
 }
 

@@ -3,19 +3,24 @@
 // Works in steps that hold one shard's lock for at most a few hundred entries, so that no client waits for a sweep.
 
 import Primitives
+import Synchronization
 
 /// Owns the thread. Thread-safe.
 final class Background: Sendable {
     private struct State {
         var isStopping = false
         var isRunning = false
+        /// Somebody asked for a look at all entries.
+        var wantsSweep = false
+        /// Events wait to be delivered.
+        var hasEvents = false
         /// Flushed entries to free, by shard.
         var detached: [[DetachedEntries]] = []
-        var hasEvents = false
     }
 
     /// Guards the wish to stop and what is to be freed. The thread waits on it.
     private let state = Monitor(State(), rank: .diskQueue)
+    private let sweeping = Atomic<Bool>(false)
     private let thread: Guarded<OSThread?> = Guarded(nil, rank: .lifecycle)
 
     func start(_ cache: Cache) {
@@ -40,38 +45,63 @@ final class Background: Sendable {
     /// Frees the entries of a flush, one element per shard in index order.
     func free(_ detached: [DetachedEntries]) { state.update { $0.detached.append(detached) } }
 
+    /// Begins a look at all entries.
+    func requestSweep() {
+        sweeping.store(true, ordering: .relaxed)
+        state.update { $0.wantsSweep = true }
+    }
+
+    /// Whether a requested look has not ended yet.
+    var isSweeping: Bool { sweeping.load(ordering: .relaxed) }
+
+    /// Waits for something to do, but not beyond `due`; takes the wishes.
+    private func wait(until due: Instant) -> State {
+        let milliseconds = max(0, due.milliseconds - SystemClock().now().milliseconds)
+        return state.wait(milliseconds: milliseconds) { state in
+            guard state.isStopping || state.wantsSweep || state.hasEvents || !state.detached.isEmpty else { return nil }
+            let taken = state
+            state.detached = []
+            state.wantsSweep = false
+            state.hasEvents = false
+            return taken
+        } ?? State()
+    }
+
     private func run(_ memory: MemoryTier, _ options: CacheOptions) {
         var swept = Array(repeating: 0, count: memory.shards.count)
-        var nextTrim = Self.milliseconds() + options.memoryTrimInterval
+        // Real time, not the cache's clock: a test's clock may stand still.
+        let clock = SystemClock()
+        var due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
         while true {
-            let (isStopping, detached) = wait(until: nextTrim)
-            for flush in detached { release(flush, memory) }
+            let wishes = wait(until: due)
+            for flush in wishes.detached { release(flush, memory) }
             memory.events.deliver()
-            if isStopping { return }
-            guard Self.milliseconds() >= nextTrim else { continue }
-            nextTrim = Self.milliseconds() + options.memoryTrimInterval
-            sweepExpired(memory, &swept)
-            let limits = memory.limits
-            if let ageMax = limits.ageMax {
-                let border = memory.clock.now().advanced(byMilliseconds: -ageMax)
-                _ = Trim.before(border, by: limits.ageBase, in: memory)
+            if wishes.isStopping { return }
+            if wishes.wantsSweep { sweepAll(memory) }
+            if clock.now() >= due {
+                due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
+                trim(memory, &swept)
             }
         }
     }
 
-    /// Waits for something to do, or for the time to trim; takes what there is.
-    private func wait(until time: Int64) -> (isStopping: Bool, detached: [[DetachedEntries]]) {
-        state.wait(milliseconds: max(0, time - Self.milliseconds())) { state in
-            guard state.isStopping || state.hasEvents || !state.detached.isEmpty else { return nil }
-            let taken = (state.isStopping, state.detached)
-            state.detached = []
-            state.hasEvents = false
-            return taken
-        } ?? (false, [])
+    private func trim(_ memory: MemoryTier, _ swept: inout [Int]) {
+        sweepExpired(memory, &swept)
+        let limits = memory.limits
+        guard let ageMax = limits.ageMax else { return }
+        let border = memory.clock.now().advanced(byMilliseconds: -ageMax)
+        _ = Trim.before(border, by: limits.ageBase, in: memory)
     }
 
-    /// The thread's own time: the cache's clock may stand still in a test.
-    private static func milliseconds() -> Int64 { SystemClock().now().milliseconds }
+    private func sweepAll(_ memory: MemoryTier) {
+        let now = memory.clock.now()
+        Trim.forEachStep(in: memory) { shard, step in
+            var garbage = Garbage()
+            Trim.expired(in: step, &shard, now, &garbage, memory.events)
+            return garbage
+        }
+        sweeping.store(false, ordering: .relaxed)
+    }
 
     private func release(_ flush: [DetachedEntries], _ memory: MemoryTier) {
         for (shard, detached) in zip(memory.shards, flush) {
@@ -95,10 +125,10 @@ final class Background: Sendable {
             for done in stride(from: 0, to: share, by: Trim.stepEntries) {
                 let step = min(Trim.stepEntries, share - done)
                 var garbage = Garbage()
+                let start = swept[number] + done
                 shard.withLock { shard in
-                    for offset in 0..<step {
-                        let position = (swept[number] + done + offset) % positions
-                        Trim.expired(at: position, &shard, now, &garbage, memory.events)
+                    for position in start..<start + step {
+                        Trim.expired(at: position % positions, &shard, now, &garbage, memory.events)
                     }
                 }
                 garbage.free()

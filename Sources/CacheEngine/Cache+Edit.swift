@@ -129,6 +129,7 @@ extension Cache {
             var garbage = Garbage()
             let outcome = guarded.withLock { shard -> EditOutcome in
                 var present: EntryBlock?
+                let expirations = shard.counters.expirations
                 switch unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage) {
                 case .unknown: return .unresolved(.entryOnDisk)
                 case .absent: break
@@ -136,6 +137,10 @@ extension Cache {
                 }
                 var edit = EntryEdit(present, shard: guarded, now: now)
                 body(&edit)
+                if present == nil, edit.isRead {
+                    shard.counters.expiredLookups += shard.counters.expirations &- expirations
+                    shard.noteMiss(hash)
+                }
                 return unsafe apply(edit, hash, key, &shard, garbage: &garbage)
             }
             garbage.free()

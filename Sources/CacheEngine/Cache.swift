@@ -99,6 +99,7 @@ public final class Cache: Sendable {
             let reference = unsafe memory.reference(hash)
             var garbage = Garbage()
             let lookup = memory.withShard(hash) { shard -> Lookup in
+                let expirations = shard.counters.expirations
                 switch unsafe presence(hash, key, &shard, now: now, flight: nil, garbage: &garbage) {
                 case .resident(let block):
                     // A stub is touched when its value is at hand: a deadline that is past would end it before.
@@ -110,6 +111,8 @@ public final class Cache: Sendable {
                     return .hit
                 case .absent:
                     shard.counters.misses += 1
+                    shard.counters.expiredLookups += shard.counters.expirations &- expirations
+                    shard.noteMiss(hash)
                     return .miss
                 case .unknown:
                     return .unresolved

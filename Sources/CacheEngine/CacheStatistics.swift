@@ -28,6 +28,18 @@ public struct CacheStatistics: Sendable, Equatable {
     public var expirations = 0
     /// Of those, entries that were never read.
     public var expiredUnfetched = 0
+    /// Of the expirations, those found by a sweep and not on the way of a client.
+    public var sweptExpirations = 0
+    /// Of the misses, lookups that found an entry whose time was over.
+    public var expiredLookups = 0
+    /// Of the misses, lookups of entries that the last flush had removed; only the most recently used are remembered.
+    public var flushedLookups = 0
+    /// Of the evictions, entries that would have expired one day.
+    public var mortalEvictions = 0
+    /// Seconds since the last use of the entry that was evicted last, at that time.
+    public var lastEvictionIdleSeconds = 0
+    /// Seconds since the last use of the entry in memory that was not used for the longest time.
+    public var oldestIdleSeconds = 0
     /// Entries stored, by whatever operation.
     public var stores = 0
     /// Writes that could not be journalled: in memory only, with the copy on disk barred.
@@ -64,6 +76,14 @@ public struct DiskStatistics: Sendable, Equatable {
     public var bytesMax = 0
     /// Lookups done.
     public var reads = 0
+    /// Jobs that wait for a reader thread.
+    public var queuedJobs = 0
+    /// Bytes of the values read.
+    public var readBytes = 0
+    /// Bytes of the values written.
+    public var writtenBytes = 0
+    /// Bytes of the values deleted to make room.
+    public var evictedBytes = 0
     /// Reads that failed or found damage.
     public var readErrors = 0
     /// Writes that failed.
@@ -89,12 +109,21 @@ extension Cache {
     public func statistics() -> CacheStatistics {
         var total = CacheStatistics()
         var limit: Int? = 0
+        let now = clock.now().bootSeconds
+        var lastEvictionAt: UInt32 = 0
         for shard in memory.shards {
             shard.withLock { shard in
                 total.memoryEntries += shard.entries
                 total.memoryBytes += shard.bytes
                 limit = shard.limits.bytes.flatMap { bytes in limit.map { $0 + bytes } }
                 total.add(shard.counters)
+                if let oldest = shard.oldest {
+                    total.oldestIdleSeconds = max(total.oldestIdleSeconds, Int(now) - Int(oldest.accessed))
+                }
+                if shard.counters.lastEvictionAt > lastEvictionAt {
+                    lastEvictionAt = shard.counters.lastEvictionAt
+                    total.lastEvictionIdleSeconds = shard.counters.lastEvictionIdle
+                }
             }
         }
         total.memoryBytesMax = limit
@@ -114,6 +143,10 @@ extension CacheStatistics {
         evictedUnfetched += counters.evictedUnfetched
         expirations += counters.expirations
         expiredUnfetched += counters.expiredUnfetched
+        sweptExpirations += counters.sweptExpirations
+        expiredLookups += counters.expiredLookups
+        flushedLookups += counters.flushedLookups
+        mortalEvictions += counters.mortalEvictions
         stores += counters.stores
         barredWrites += counters.barredWrites
     }
@@ -138,6 +171,10 @@ extension DiskTier {
         statistics.bytesMax = limits.withLock { $0.bytesMax }
         statistics.lastError = report.lastError
         statistics.reads = counters[.reads]
+        statistics.queuedJobs = queuedJobs
+        statistics.readBytes = counters[.readBytes]
+        statistics.writtenBytes = counters[.writtenBytes]
+        statistics.evictedBytes = counters[.evictedBytes]
         statistics.readErrors = counters[.readErrors]
         statistics.writeErrors = counters[.writeErrors]
         statistics.commits = counters[.commits]

@@ -34,6 +34,12 @@ public enum NextTurn: Sendable {
 /// Not thread-safe: every call must come from the thread that made it.
 @safe
 public final class EventLoop {
+    /// The version of the library, such as `2.1.12-stable`.
+    public static var libraryVersion: String {
+        // SAFETY: a constant string of the library's.
+        unsafe String(cString: event_get_version())
+    }
+
     // SAFETY: made in init, freed in deinit, used only on `thread`; watches hold the loop, so they die before it.
     let base: OpaquePointer
     private let thread: pthread_t

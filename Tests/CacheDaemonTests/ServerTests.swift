@@ -186,13 +186,13 @@ struct ServerTests {
         server.stop()
     }
 
-    @Test("after lost framing the error line arrives although the client goes on sending")
+    @Test("a last reply arrives although the client goes on sending")
     func lostFraming() throws {
         let server = try RunningServer(testSettings())
         for _ in 0..<20 {
             let client = try PlainClient(server.addresses[0])
-            client.send([UInt8](repeating: 120, count: 200_000))
-            #expect(client.line() == "CLIENT_ERROR line too long")
+            client.send("version\r\nquit\r\n" + String(repeating: "x", count: 200_000))
+            #expect(client.readToEnd() == "VERSION \(ProductVersion.wire)\r\n")
         }
         server.stop()
     }

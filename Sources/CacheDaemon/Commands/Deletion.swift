@@ -18,6 +18,7 @@ extension Session {
     /// Executes `delete <key>`.
     mutating func delete(_ key: UnsafeRawBufferPointer, isQuiet: Bool, _ turn: inout Turn) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
+        let observedBytes = unsafe bytesBeforeDeletion(of: key, turn)
         // A client that wants no reply does not ask whether there was an entry: no disk read is needed.
         // SAFETY: the span does not outlive the call, and the input stays in place during it. The same below.
         let outcome = turn.cache.delete(
@@ -25,6 +26,7 @@ extension Session {
         switch outcome {
         case .deleted:
             turn.counters.add(.deleteHits)
+            if let observedBytes { unsafe noteDeletion(key, command: "delete", valueBytes: observedBytes, turn) }
             acknowledge(.deleted, isQuiet: isQuiet, &turn)
         case .notFound, .exists:
             turn.counters.add(.deleteMisses)
@@ -68,16 +70,15 @@ extension Session {
             flight: proof)
         switch outcome {
         case .value(let number):
-            turn.counters.add(change.isIncrement ? .incrementHits : .decrementHits)
             acknowledge(.number(number), isQuiet: isQuiet, &turn)
         case .notFound:
-            turn.counters.add(change.isIncrement ? .incrementMisses : .decrementMisses)
             if !isQuiet { reply(.notFound, &turn) }
         case .notNumeric, .exists:
             if !isQuiet { reply(.error(.nonNumericValue), &turn) }
         case .unresolved(let obstacle):
             return unsafe overcome(obstacle, key: key, turn)
         }
+        count(outcome, isIncrement: change.isIncrement, turn)
         settle(turn)
         return .done(0)
     }
@@ -86,6 +87,10 @@ extension Session {
     mutating func flushAll(_ delay: Expiration?, isQuiet: Bool, _ turn: inout Turn) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
         turn.counters.add(.flushCommands)
+        guard turn.service.allowsFlush else {
+            if !isQuiet { reply(.error(.flushNotAllowed), &turn) }
+            return .done(0)
+        }
         turn.cache.flushAll(at: delay.map { turn.deadline($0) }, now: turn.now)
         turn.service.log.write(.notice, "flush_all", ["delayed": delay == nil ? "no" : "yes"])
         acknowledge(.ok, isQuiet: isQuiet, &turn)

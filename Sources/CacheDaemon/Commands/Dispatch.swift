@@ -42,19 +42,23 @@ extension Session {
         case .verbosity(let level, let isQuiet):
             setVerbosity(level, isQuiet: isQuiet, &turn)
         case .stats(let argument):
-            unsafe statistics(input[argument], &turn)
+            return unsafe statistics(input[argument], lineBytes: lineBytes, &turn)
         case .help:
             reply(&turn) { $0.appendHelp() }
         case .cacheMemoryLimit(let mebibytes, let isQuiet):
             setMemoryLimit(mebibytes, isQuiet: isQuiet, &turn)
+        case .watch(let topics):
+            return beginWatch(topics, lineBytes: lineBytes, &turn)
+        case .crawler(let request, let isQuiet):
+            return crawl(request, isQuiet: isQuiet, lineBytes: lineBytes, &turn)
+        case .slabsAutomove(let isQuiet):
+            if !isQuiet { reply(.ok, &turn) }
         case .shutdown:
             return shutdown(&turn).consuming(lineBytes)
         case .quit:
             return Step(consumed: lineBytes, stall: .closing)
         case .meta(let request):
             return unsafe executeMeta(request, lineBytes: lineBytes, input, &turn)
-        default:
-            reply(.error(.unknownCommand), &turn)
         }
         return .done(lineBytes)
     }

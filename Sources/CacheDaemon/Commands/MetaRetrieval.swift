@@ -112,12 +112,19 @@ extension Session {
             switch look {
             case .hit, .miss:
                 count(look, of: request, turn)
+                observe(look, of: question, turn)
                 finish(slot, number, .nothing, isChange: request.changesEntry, turn)
             case .file(let value, _): turn.cache.open(value, waiter: waiter(number, turn))
             case .unresolved(let obstacle):
                 overcome(obstacle, question.key, number, turn)
             }
         }
+    }
+
+    private func observe(_ look: MetaLook, of question: KeptMetaRequest, _ turn: borrowing Turn) {
+        guard !turn.observation.isEmpty, question.request.operation == .get else { return }
+        let isHit = if case .hit = look { true } else { false }
+        unsafe question.key.withUnsafeBytes { unsafe noteDiskLook(at: $0, isHit: isHit, turn) }
     }
 
     private func overcome(_ obstacle: Obstacle, _ key: [UInt8], _ number: UInt32, _ turn: borrowing Turn) {

@@ -38,6 +38,7 @@ extension Session {
 
     /// Answers an `ms`.
     mutating func answer(_ outcome: StoreOutcome, _ meta: KeptMetaRequest, isQuiet: Bool, _ turn: inout Turn) {
+        noteStore(StoreStatus(outcome), turn)
         var attributes = MetaAttributes()
         attributes.unique = 0
         attributes.valueBytes = meta.request.valueBytes
@@ -96,14 +97,17 @@ extension Session {
             let deadline = request.expiration.map { turn.deadline($0) }
             let freshCAS = turn.cache.nextCAS()
             var status = MetaStatus.notFound
+            var valueBytes: Int?
             let outcome = turn.cache.edit(unsafe Span(_unsafeBytes: key), now: turn.now, flight: proof) { edit in
                 status = request.remove(&edit, deadline: deadline, freshCAS: freshCAS)
+                if edit.action == .delete { valueBytes = edit.valueBytes }
             }
             if case .unresolved(let obstacle) = outcome { return unsafe overcome(obstacle, key: key, turn) }
             settle(turn)
             if !request.flags.contains(.invalidate) {
                 turn.counters.add(status == .done ? .deleteHits : .deleteMisses)
             }
+            if let valueBytes { unsafe noteDeletion(key, command: "md", valueBytes: valueBytes, turn) }
             if status == .done {
                 if request.isQuiet { return .done(0) }
                 if turn.waitsForCommit { openCommit() }

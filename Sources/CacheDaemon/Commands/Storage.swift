@@ -67,6 +67,7 @@ extension Session {
         }
         settle(turn)
         turn.counters.add(.valuesTooLarge)
+        noteStore(.tooLarge, turn)
         if !isQuiet { reply(.error(.valueTooLarge), &turn) }
         phase = .swallow(bytes: valueBytes + 2)
         return .done(lineBytes)
@@ -138,6 +139,7 @@ extension Session {
             return answer(outcome, meta, isQuiet: target.isQuiet, &turn)
         }
         if case .compare = target.mode { countComparison(outcome, turn) }
+        noteStore(StoreStatus(outcome), turn)
         switch outcome {
         case .stored: acknowledge(.stored, isQuiet: target.isQuiet, &turn)
         case .notStored: if !target.isQuiet { reply(.notStored, &turn) }

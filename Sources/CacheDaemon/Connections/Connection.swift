@@ -27,7 +27,8 @@ final class Connection {
 
     let id: UInt32
     private let fd: Int32
-    private unowned let worker: Worker
+    /// Holds the connection while it is open, and outlives it.
+    private let worker: Worker
     private var session: Session
     /// The front of a request that has only come in part.
     private var input = ByteBuffer()
@@ -43,6 +44,7 @@ final class Connection {
     private var isScheduled = false
     private var isLingering = false
     private var isClosed = false
+    private var isCloseTold = false
 
     // For the deadlines.
     private let card: ConnectionCard
@@ -63,77 +65,82 @@ final class Connection {
         try watch.start()
         worker.service.register(card, fd: fd)
         note("connected")
+        tell(closed: nil)
     }
 
     // MARK: What wakes a connection
 
     private func becameReadable() {
-        if isLingering { return discardInput() }
+        if isLingering || session.isWatching { return discardInput(&worker.turn) }
         guard wantsInput else {
             // The watch is level-triggered: without this it would fire every turn. `settle` starts it again.
             readWatch?.stop()
             return
         }
-        run(canRead: true)
+        run(canRead: true, &worker.turn)
     }
 
-    private func becameWritable() { run(canRead: false) }
+    private func becameWritable() { run(canRead: false, &worker.turn) }
 
     /// The worker's turn for connections that had work left.
     func runScheduled() {
         isScheduled = false
-        run(canRead: false)
+        run(canRead: false, &worker.turn)
     }
 
     /// The engine has an answer.
     ///
     /// Replies go out at the end of the worker's turn, together with those of other answers that came with it.
     func complete(_ completion: Completion, number: UInt32) {
-        worker.turn.begin()
+        worker.turn.begin(descriptor: fd)
         session.complete(completion, number: number, &worker.turn)
         schedule()
     }
 
+    /// Lines wait for this connection, which watches.
+    func linesReady() { schedule() }
+
     /// The daemon stops: executes what has come whole, then closes.
     func drain() {
-        if isLingering { return discardInput() }
-        if wantsInput { run(canRead: true) }
+        if isLingering { return discardInput(&worker.turn) }
+        if wantsInput { run(canRead: true, &worker.turn) }
         isInputOver = true
-        run(canRead: false)
+        run(canRead: false, &worker.turn)
     }
 
     // MARK: A turn
 
     private var wantsInput: Bool { session.stall == .input && unsent.isEmpty && !isInputOver }
 
-    private func run(canRead: Bool) {
-        guard !isClosed, !isLingering, sendLeftover() else { return }
-        worker.turn.begin()
-        session.sendReady(&worker.turn)
+    private func run(canRead: Bool, _ turn: inout Turn) {
+        guard !isClosed, !isLingering else { return }
+        turn.begin(descriptor: fd)
+        guard sendLeftover(&turn) else { return }
+        session.sendReady(&turn)
         if session.canGoOn, session.stall != .input {
             // SAFETY: a session uses its input only during the call, and the input stays in place meanwhile.
-            input.consume(unsafe session.process(input.readable, &worker.turn))
+            input.consume(unsafe session.process(input.readable, &turn))
         }
-        if canRead, wantsInput, !worker.turn.output.isFull { readAndProcess() }
-        guard !isClosed, send() else { return }
-        settle()
+        if canRead, wantsInput, !turn.output.isFull { readAndProcess(&turn) }
+        guard !isClosed, send(&turn) else { return }
+        settle(&turn)
     }
 
     /// Reads once and executes what came.
-    private func readAndProcess() {
+    private func readAndProcess(_ turn: inout Turn) {
         let shared = unsafe worker.readMemory
         guard input.isEmpty else {
             let room = unsafe input.reserve(Self.partialReadBytes)
-            guard let count = unsafe received(recv(fd, room.baseAddress, room.count, 0)) else { return }
+            guard let count = unsafe received(recv(fd, room.baseAddress, room.count, 0), &turn) else { return }
             input.commit(count)
-            return input.consume(unsafe session.process(input.readable, &worker.turn))
+            return input.consume(unsafe session.process(input.readable, &turn))
         }
         let body = unsafe session.bodyRoom()
-        guard let count = unsafe received(read(body, then: shared)) else { return }
+        guard let count = unsafe received(read(body, then: shared), &turn) else { return }
         let direct = min(count, body.count)
         if direct > 0 { session.receiveDirectly(direct) }
         let rest = unsafe UnsafeRawBufferPointer(rebasing: shared[..<(count - direct)])
-        let consumed = unsafe session.process(rest, &worker.turn)
+        let consumed = unsafe session.process(rest, &turn)
         if consumed < rest.count { unsafe input.append(UnsafeRawBufferPointer(rebasing: rest[consumed...])) }
     }
 
@@ -153,10 +160,10 @@ final class Connection {
     }
 
     /// Interprets what recv(2) or readv(2) returned: the number of bytes, or nil if there are none.
-    private func received(_ count: Int) -> Int? {
+    private func received(_ count: Int, _ turn: inout Turn) -> Int? {
         if count > 0 {
-            worker.counters.add(.bytesRead, count)
-            card.lastActivity = worker.turn.now
+            turn.counters.add(.bytesRead, count)
+            card.lastActivity = turn.now
             partialBytes += Int64(count)
             lastReadBytes = Int64(count)
             return count
@@ -165,7 +172,7 @@ final class Connection {
             isInputOver = true
             hasClientFinished = true
         } else if errno != EAGAIN && errno != EINTR {
-            close()
+            close(&turn)
         }
         return nil
     }
@@ -173,9 +180,9 @@ final class Connection {
     // MARK: Sending
 
     /// Sends what the socket did not take before; false if there is still some, or the connection died.
-    private func sendLeftover() -> Bool {
+    private func sendLeftover(_ turn: inout Turn) -> Bool {
         guard !unsent.isEmpty else { return true }
-        guard note(unsent.send(to: fd, worker.vectors)), unsent.isEmpty else { return false }
+        guard note(unsent.send(to: fd, worker.vectors), &turn), unsent.isEmpty else { return false }
         unsent.releaseIfEmpty()
         writeWatch?.stop()
         return true
@@ -184,65 +191,73 @@ final class Connection {
     /// Sends the turn's replies; what the socket does not take is kept.
     ///
     /// False if the connection died.
-    private func send() -> Bool {
-        guard !worker.turn.output.isEmpty else { return true }
-        guard note(worker.turn.output.send(to: fd, worker.vectors)) else { return false }
-        if worker.turn.output.isEmpty { return true }
-        unsent.take(&worker.turn.output)
-        return watchWritable()
+    private func send(_ turn: inout Turn) -> Bool {
+        guard !turn.output.isEmpty else { return true }
+        guard note(turn.output.send(to: fd, worker.vectors), &turn) else { return false }
+        if turn.output.isEmpty { return true }
+        unsent.take(&turn.output)
+        return watchWritable(&turn)
     }
 
     /// Interprets what became of sending; false if the connection died.
-    private func note(_ outcome: SendOutcome) -> Bool {
+    private func note(_ outcome: SendOutcome, _ turn: inout Turn) -> Bool {
         switch outcome {
         case .sent(let bytes):
-            worker.counters.add(.bytesWritten, bytes)
-            card.lastActivity = worker.turn.now
+            turn.counters.add(.bytesWritten, bytes)
+            card.lastActivity = turn.now
         case .full:
             break
         case .failed:
-            close()
+            close(&turn)
             return false
         }
         return true
     }
 
-    private func watchWritable() -> Bool {
+    private func watchWritable(_ turn: inout Turn) -> Bool {
         let watch =
             writeWatch ?? Watch(loop: worker.loop, fd: fd, .writable) { [unowned self] in becameWritable() }
         writeWatch = watch
-        return start(watch)
+        return start(watch, &turn)
     }
 
-    private func start(_ watch: Watch) -> Bool {
+    private func start(_ watch: Watch, _ turn: inout Turn) -> Bool {
         do throws(EventLoopError) {
             try watch.start()
             return true
         } catch {
             worker.service.log.write(.warning, "connection dropped", ["reason": "\(error)"])
-            close()
+            close(&turn)
             return false
         }
     }
 
     // MARK: What next
 
-    private func settle() {
-        notePartialRequest()
-        guard unsent.isEmpty else { return }
-        switch session.stall {
-        case .broken:
-            return close()
-        case .closing:
-            if session.replies.isEmpty { return linger() }
+    private func settle(_ turn: inout Turn) {
+        let stall = session.stall
+        if stall == .broken { return close(&turn) }
+        guard unsent.isEmpty else { return partialSince = .never }
+        notePartialRequest(turn.now)
+        switch stall {
+        case .closing, .broken:
+            if session.replies.isEmpty { return linger(&turn) }
         case .input where isInputOver:
             // Half a request is dropped.
-            if session.replies.isEmpty { return hasClientFinished ? close() : linger() }
+            if session.replies.isEmpty { return hasClientFinished ? close(&turn) : linger(&turn) }
         case .input:
-            guard let readWatch, start(readWatch) else { return }
+            guard let readWatch, start(readWatch, &turn) else { return }
             input.releaseIfEmpty()
-        case .turn, .output:
+        case .turn:
+            worker.counters.add(.yields)
             schedule()
+        case .output:
+            schedule()
+        case .watching:
+            // Only to see the client's end.
+            card.isWatching = true
+            if isInputOver { return linger(&turn) }
+            guard let readWatch, start(readWatch, &turn) else { return }
         case .slots, .engine:
             break
         }
@@ -260,21 +275,23 @@ final class Connection {
     /// Says good-bye: the client sees the end of the replies, and what it still sends is thrown away for a while.
     ///
     /// Closing with unread input makes the kernel reset the connection, and the client may lose the last reply.
-    private func linger() {
+    private func linger(_ turn: inout Turn) {
         logFatal()
+        tellClosed(session.fatal != nil ? .error : worker.isDraining ? .shutdown : .normal)
         isLingering = true
-        card.lastActivity = worker.turn.now
-        if shutdown(fd, Int32(SHUT_WR)) != 0 { return close() }
-        if let readWatch { _ = start(readWatch) }
-        if !isClosed { discardInput() }
+        card.lastActivity = turn.now
+        if shutdown(fd, Int32(SHUT_WR)) != 0 { return close(&turn) }
+        if let readWatch { _ = start(readWatch, &turn) }
+        if !isClosed { discardInput(&turn) }
     }
 
-    private func discardInput() {
+    private func discardInput(_ turn: inout Turn) {
         let memory = unsafe worker.readMemory
         let count = unsafe recv(fd, memory.baseAddress, memory.count, 0)
         if count > 0 { return }
+        if count == 0 { hasClientFinished = true }
         // A stopping daemon waits only for clients that were just sending.
-        if count == 0 || (errno != EAGAIN && errno != EINTR) || worker.isDraining { close() }
+        if count == 0 || (errno != EAGAIN && errno != EINTR) || worker.isDraining { close(&turn) }
     }
 
     private func logFatal() {
@@ -284,7 +301,24 @@ final class Connection {
             worker.service.noteBinaryClient(of: PeerAddress(fd))
         }
         worker.service.log.write(
-            .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.replyLine)"])
+            .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.reason)"])
+    }
+
+    /// Tells those who watch connections that this one ends, once.
+    private func tellClosed(_ reason: CloseReason) {
+        guard !isCloseTold else { return }
+        isCloseTold = true
+        tell(closed: reason)
+    }
+
+    private func tell(closed reason: CloseReason?) {
+        let service = worker.service
+        guard service.watchers.observation.includes(.connectionEvents) else { return }
+        let peer = PeerAddress(fd)
+        let watched = WatchedPeer(host: peer.host, port: peer.portNumber, descriptor: fd)
+        service.watchers.publish(.connectionEvents, at: service.cache.clock.wall()) {
+            $0.appendWatchedConnection(watched, closed: reason)
+        }
     }
 
     private func note(_ event: String) {
@@ -293,12 +327,14 @@ final class Connection {
     }
 
     /// Closes now.
-    func close() {
+    func close(_ turn: inout Turn) {
         guard !isClosed else { return }
         isClosed = true
         note("disconnected")
-        worker.turn.output.removeAll()
-        session.abandon(worker.turn)
+        // Whoever had another reason has told it before.
+        tellClosed(worker.isDraining ? .shutdown : hasClientFinished ? .normal : .error)
+        turn.output.removeAll()
+        session.abandon(turn)
         readWatch = nil
         writeWatch = nil
         worker.service.unregister(fd: fd)
@@ -309,12 +345,12 @@ final class Connection {
     // MARK: Deadlines
 
     /// Notes since when a request has been arriving.
-    private func notePartialRequest() {
-        guard session.stall == .input, unsent.isEmpty, !session.isBetweenRequests || !input.isEmpty else {
+    private func notePartialRequest(_ now: Instant) {
+        guard session.stall == .input, !session.isBetweenRequests || !input.isEmpty else {
             return partialSince = .never
         }
         if partialSince == .never || partialRequest != session.requestCount {
-            partialSince = worker.turn.now
+            partialSince = now
             partialRequest = session.requestCount
             // Of a value, what came with its line counts already; at most one read.
             partialBytes = session.isBetweenRequests ? Int64(input.count) : lastReadBytes
@@ -327,7 +363,11 @@ final class Connection {
             now > since.advanced(byMilliseconds: milliseconds)
         }
         if isLingering {
-            if isOver(card.lastActivity, Self.lingerMilliseconds) { close() }
+            if isOver(card.lastActivity, Self.lingerMilliseconds) { close(&worker.turn) }
+        } else if let since = session.dumpPageSince, !unsent.isEmpty, isOver(since, Self.sendMilliseconds) {
+            kick(.stalledKicks)
+        } else if session.isWatching {
+            // Its ring is bounded: it may read as slowly as it likes.
         } else if !unsent.isEmpty {
             if isOver(card.lastActivity, Self.sendMilliseconds) { kick(.stalledKicks) }
         } else if partialSince != .never {
@@ -340,6 +380,7 @@ final class Connection {
 
     private func kick(_ counter: Counter) {
         worker.counters.add(counter)
-        close()
+        tellClosed(.idleTimeout)
+        close(&worker.turn)
     }
 }

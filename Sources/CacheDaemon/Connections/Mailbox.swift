@@ -13,6 +13,8 @@ enum Message: Sendable {
     case connection(fd: Int32)
     /// The engine has an answer.
     case completion(Completion)
+    /// Lines wait for a connection that watches.
+    case linesReady(connection: UInt32)
     /// Finish what is complete, close all connections, end.
     case drain
     /// End now.
@@ -20,7 +22,7 @@ enum Message: Sendable {
 }
 
 /// A worker's queue of messages.
-final class Mailbox: CompletionQueue, Sendable {
+final class Mailbox: CompletionQueue, ConnectionWaker {
     /// Guards the messages not taken yet.
     ///
     /// Posted to last by holders of other locks, so it ranks above them.
@@ -41,6 +43,11 @@ final class Mailbox: CompletionQueue, Sendable {
     ///
     /// Any thread.
     func post(_ completion: Completion) { post(.completion(completion)) }
+
+    /// Says that lines wait for a watching connection.
+    ///
+    /// Any thread.
+    func wake(connection: UInt32) { post(.linesReady(connection: connection)) }
 
     /// Takes all messages, leaving `emptied` and its capacity for the next ones.
     func take(replacedBy emptied: consuming [Message]) -> [Message] {

@@ -91,7 +91,7 @@ final class Worker {
             if isStopping || (isDraining && connections.isEmpty) { return .stop }
             return ready.isEmpty ? .wait : .poll
         }
-        for connection in Array(connections.values) { connection.close() }
+        for connection in Array(connections.values) { connection.close(&turn) }
     }
 
     // MARK: Connections
@@ -155,6 +155,7 @@ final class Worker {
             switch message {
             case .connection(let fd): open(fd)
             case .completion(let completion): deliver(completion)
+            case .linesReady(let connection): connections[connection]?.linesReady()
             case .drain: drain()
             case .stop: isStopping = true
             }

@@ -22,7 +22,7 @@ enum Launch: Equatable, Sendable {
     /// What a flag stands for.
     private enum Tag: Sendable {
         case setting(OptionSpec)
-        case config, checkConfig, printConfig, verbose, udpPort, daemonize, version, help
+        case config, checkConfig, printConfig, verbose, udpPort, daemonize, extended, version, help
     }
 
     /// Reads `arguments`, which do not begin with the program's name.
@@ -93,6 +93,7 @@ enum Launch: Equatable, Sendable {
             case .daemonize:
                 let hint = "the daemon stays in the foreground; let systemd, or a shell's &, put it in the background"
                 draft.note(OptionProblem(.flag("-d"), hint))
+            case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
             case .config, .checkConfig, .printConfig, .version, .help: break
             }
         }
@@ -120,6 +121,9 @@ enum Launch: Equatable, Sendable {
                 "For scripts written for memcached",
                 [
                     Option(.udpPort, short: "U", value: "0", help: "UDP port; only 0, there is no UDP."),
+                    Option(
+                        .extended, short: "o", value: "LIST",
+                        help: "idle_timeout=SECONDS; names that tune memcached's memory are accepted without effect."),
                     Option(.daemonize, short: "d", help: "Refused: the daemon stays in the foreground."),
                 ]))
         return OptionTable(
@@ -128,7 +132,7 @@ enum Launch: Equatable, Sendable {
             footer: """
                 Sizes take B, KiB, MiB, GiB, TiB; times ms, s, m, h, d. Every option but those of
                 "General" can stand in the configuration file; see --print-config.
-                Exit codes: 0 stopped, 75 directory in use, 78 wrong configuration or usage.
+                Exit codes: 0 stopped, 71 address in use, 75 directory in use, 78 wrong configuration or usage.
                 """)
     }
 

@@ -45,6 +45,18 @@ extension OptionSpec {
             "shutdown_command", flag: "enable-shutdown", short: "A", .network,
             .toggle(\.acceptsShutdownCommand, flagMeans: true), "Let clients stop the daemon with `shutdown`."),
         .option(
+            "flush_command", flag: "disable-flush-all", short: "F", .network,
+            .toggle(\.allowsFlush, flagMeans: false), "Refuse `flush_all`.",
+            inFile: "Whether clients may empty the cache with `flush_all`."),
+        .option(
+            "dump_commands", flag: "disable-dumping", short: "X", .network,
+            .toggle(\.allowsDumps, flagMeans: false), "Refuse lists of keys and `stats detail`.",
+            inFile: "Whether clients may list keys and use `stats detail`."),
+        .option(
+            "watch_command", flag: "disable-watch", short: "W", .network,
+            .toggle(\.allowsWatching, flagMeans: false), "Refuse `watch`.",
+            inFile: "Whether clients may watch what others do with `watch`."),
+        .option(
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
             sample: "cache-daemon", "User to become when started as root."),

@@ -31,6 +31,14 @@ struct Settings: Equatable, Sendable {
     var entryBytesMax = 64 << 20
     /// Whether the `shutdown` command works.
     var acceptsShutdownCommand = false
+    /// Whether clients may empty the cache with `flush_all`.
+    var allowsFlush = true
+    /// Whether clients may list keys and see counts by key prefix.
+    var allowsDumps = true
+    /// Whether clients may watch what others do.
+    var allowsWatching = true
+    /// memcached's options that were given and mean nothing here, for the log.
+    var optionsWithoutEffect: [String] = []
     /// The user to become when started as root.
     var user: String?
 

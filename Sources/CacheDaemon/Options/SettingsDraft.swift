@@ -148,6 +148,11 @@ struct SettingsDraft: Sendable {
 
     /// Sizes that depend on each other: defaults give way, what was set is held to.
     private mutating func resolveSizes() {
+        // Without a disk tier, memory is the only place for values that the operator asked to take.
+        if !settings.disk.isEnabled, origins["max_entry"] != nil, origins["memory.value_max"] == nil {
+            let wanted = max(settings.memory.valueBytesMax, settings.entryBytesMax)
+            settings.memory.valueBytesMax = min(wanted, settings.memory.bytesMax)
+        }
         if settings.memory.valueBytesMax > settings.memory.bytesMax {
             if origins["memory.value_max"] == nil {
                 settings.memory.valueBytesMax = settings.memory.bytesMax

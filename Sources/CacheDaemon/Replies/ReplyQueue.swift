@@ -32,6 +32,15 @@ final class Slot {
         /// A value that comes in chunks, and how far it is.
         case stream(ValueStream, StreamStage)
 
+        /// Bytes of the value that was found.
+        var valueBytes: Int? {
+            switch self {
+            case .entry(let entry): entry.valueBytes
+            case .stream(let stream, _): stream.valueBytes
+            case .pending, .nothing: nil
+            }
+        }
+
         /// Which version of the entry was found.
         var cas: UInt64? {
             switch self {

@@ -13,13 +13,17 @@ struct Turn: ~Copyable {
     let service: Service
     let counters: Counters
     /// Where the engine's answers go.
-    let completions: any CompletionQueue
+    let completions: any CompletionQueue & ConnectionWaker
     /// Whether replies to changes wait until these are durable.
     let waitsForCommit: Bool
     /// Whether every request is logged.
     private(set) var tracesRequests = false
     /// The time of all decisions of this turn.
     private(set) var now = Instant(milliseconds: 0)
+    /// What somebody wants to know about the requests of this turn.
+    private(set) var observation: Observation = []
+    /// The connection whose turn it is, as log lines name it.
+    private(set) var descriptor: Int32 = -1
     /// How many more requests may be executed in this turn.
     var requestsLeft = 0
     /// Replies of this turn.
@@ -27,7 +31,7 @@ struct Turn: ~Copyable {
     /// Empty between turns.
     var output = Output()
 
-    init(service: Service, counters: Counters, completions: any CompletionQueue) {
+    init(service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker) {
         cache = service.cache
         self.service = service
         self.counters = counters
@@ -36,10 +40,12 @@ struct Turn: ~Copyable {
     }
 
     /// Begins the turn of one connection.
-    mutating func begin() {
+    mutating func begin(descriptor: Int32 = -1) {
         now = cache.clock.now()
         requestsLeft = Self.requestsMax
         tracesRequests = service.log.isOn(.debug)
+        observation = service.watchers.observation
+        self.descriptor = descriptor
     }
 
     /// The point in time that a client's expiry means.

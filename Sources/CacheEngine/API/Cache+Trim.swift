@@ -79,6 +79,15 @@ extension Cache {
         return removed
     }
 
+    /// Begins to free the memory of expired entries, in the background.
+    ///
+    /// Such entries are never served; the background thread looks for them anyway, at each entry once in about a
+    /// minute. `isSweepingMemory` says when it is done.
+    public func sweepExpired() { background.requestSweep() }
+
+    /// Whether a sweep that was asked for has not ended yet.
+    public var isSweepingMemory: Bool { background.isSweeping }
+
     // MARK: Everything
 
     /// Empties both tiers at once.

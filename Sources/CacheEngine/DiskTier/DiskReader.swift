@@ -111,6 +111,7 @@ final class DiskReader {
         else { return nil }
         unsafe block.stored.copyMemory(from: value)
         memory.dress(block, metadata)
+        disk.counters.add(value.count, to: .readBytes)
         return block
     }
 
@@ -138,6 +139,7 @@ final class DiskReader {
             return .nothing
         }
         memory.dress(block, metadata)
+        disk.counters.add(metadata.valueBytes, to: .readBytes)
         return .entry(block)
     }
 
@@ -169,6 +171,8 @@ final class DiskReader {
                 unsafe flight.state.holders = proofs.count
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
                 state.counters.misses += loads.count
+                if found != nil { state.counters.expiredLookups += loads.count }
+                state.noteMiss(flight.hash)
                 news = loads.map { ($0, .absent, nil) } + proofs.map { ($0, .retry, flight) }
                 return
             }

@@ -180,6 +180,9 @@ final class DiskTier: Sendable {
         return isAccepted
     }
 
+    /// Jobs that wait for a thread.
+    var queuedJobs: Int { jobs.withLock { $0.jobs.count - $0.next } }
+
     /// The next job; waits for one. nil when the tier is stopping and no job is left.
     func nextJob() -> DiskJob? {
         jobsReady.wait()
@@ -334,6 +337,7 @@ final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
         case quarantines, orphansRemoved
+        case readBytes, writtenBytes, evictedBytes
     }
 
     private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)

@@ -223,9 +223,11 @@ final class DiskTrimmer {
     ) throws(DiskError) -> Int {
         var files: [UInt64] = []
         var changes = RowChanges()
+        var removedBytes = 0
         for victim in victims {
             guard let old = try index.deleteRow(victim.rowID, ifGeneration: victim.generation) else { continue }
             changes.delete(victim.hash, old)
+            removedBytes += victim.valueBytes
             if old.fileBytes > 0 { files.append(old.generation) }
         }
         let removed = changes.removed.count
@@ -233,6 +235,7 @@ final class DiskTrimmer {
         writer.filters.apply(changes)
         writer.removeFiles(files)
         if let counter { writer.disk.counters.add(removed, to: counter) }
+        if counter == .evictions { writer.disk.counters.add(removedBytes, to: .evictedBytes) }
         return removed
     }
 

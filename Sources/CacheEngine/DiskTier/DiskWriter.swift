@@ -115,6 +115,7 @@ final class DiskWriter {
         guard let index else { return }
         var replaced: [UInt64] = batch.supersededFiles
         var changes = RowChanges()
+        var writtenBytes = 0
         do throws(DiskError) {
             try index.begin()
             #if DEBUG
@@ -122,6 +123,9 @@ final class DiskWriter {
             #endif
             for position in batch.positions {
                 let record = disk.journal.record(at: position)
+                if record.kind == .inlineEntry || record.kind == .fileEntry {
+                    writtenBytes += Int(record.header.valueBytes)
+                }
                 if let old = try apply(record, to: index, &changes) { replaced.append(old) }
             }
             if let flush = batch.flush { applyFlush(flush, to: index) }
@@ -136,6 +140,7 @@ final class DiskWriter {
         forget(batch)
         removeFiles(replaced)
         disk.counters.add(to: .commits)
+        disk.counters.add(writtenBytes, to: .writtenBytes)
         disk.counters.add(batch.recordCount, to: .committedWrites)
         disk.counters.add(batch.recordCount - batch.positions.count, to: .coalescedWrites)
         publishReport()

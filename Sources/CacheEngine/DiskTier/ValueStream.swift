@@ -62,6 +62,7 @@ public final class ValueStream: Sendable {
             try unsafe reader.read(at: offset, into: UnsafeMutableRawBufferPointer(rebasing: memory[..<count]))
             unsafe offset += count
             unsafe filled = count
+            disk.counters.add(count, to: .readBytes)
             waiter.complete(.chunk)
         } catch {
             waiter.complete(.failed)

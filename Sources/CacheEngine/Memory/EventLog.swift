@@ -3,7 +3,7 @@
 // Recording happens under a shard lock and costs one relaxed load while nobody observes. An observer that is too slow
 // loses events, and is told how many.
 
-import Primitives
+public import Primitives
 import Synchronization
 
 /// Something that happened to an entry.
@@ -28,6 +28,17 @@ public struct CacheEvent: Sendable, Equatable {
     public var key: [UInt8]
     /// Bytes of its value.
     public var valueBytes: Int
+    /// When it would have expired; `.never` if it did not expire.
+    public var deadline: Instant
+    /// When it was last read or stored, to the second.
+    public var lastUse: Instant
+    /// Whether it was read since it was stored.
+    public var wasFetched: Bool
+
+    /// A flush.
+    static let flush = CacheEvent(
+        reason: .flushed, key: [], valueBytes: 0, deadline: .never, lastUse: Instant(milliseconds: 0),
+        wasFetched: false)
 }
 
 /// The events of one cache. Thread-safe.
@@ -74,12 +85,16 @@ final class EventLog: Sendable {
     @inline(__always)
     func record(_ reason: CacheEvent.Reason, _ block: EntryBlock) {
         guard isObserved.load(ordering: .relaxed) else { return }
-        append(CacheEvent(reason: reason, key: unsafe Array(block.key), valueBytes: block.valueBytes))
+        append(
+            CacheEvent(
+                reason: reason, key: unsafe Array(block.key), valueBytes: block.valueBytes, deadline: block.deadline,
+                lastUse: Instant(milliseconds: Int64(block.accessed) * 1000),
+                wasFetched: block.marks.contains(.fetched)))
     }
 
     func recordFlush() {
         guard isObserved.load(ordering: .relaxed) else { return }
-        append(CacheEvent(reason: .flushed, key: [], valueBytes: 0))
+        append(.flush)
     }
 
     private func append(_ event: CacheEvent) {

@@ -45,7 +45,11 @@ final class MemoryTier: Sendable {
     /// Enough shards that threads rarely meet, few enough that a shard still holds several of the largest values.
     private static func shardCount(_ options: MemoryOptions) -> Int {
         var count = 16
-        while count > 1, (options.bytesMax ?? .max) / count < 4 << 20 || (options.entriesMax ?? .max) / count < 256 {
+        // A value may take half of its shard, see `effectiveValueMax`.
+        let shardBytesMin = max(4 << 20, 2 * min(options.valueBytesMax, 1 << 40))
+        while count > 1,
+            (options.bytesMax ?? .max) / count < shardBytesMin || (options.entriesMax ?? .max) / count < 256
+        {
             count /= 2
         }
         return count

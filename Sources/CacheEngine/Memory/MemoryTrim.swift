@@ -18,7 +18,23 @@ enum Trim {
     ) {
         var dead: [EntryBlock] = []
         shard.table.visit(position: position) { if $0.deadline <= now { dead.append($0) } }
+        sweep(dead, &shard, &garbage, log)
+    }
+
+    /// Unlinks the expired entries of a step.
+    static func expired(
+        in step: Step, _ shard: inout Shard, _ now: Instant, _ garbage: inout Garbage, _ log: EventLog
+    ) {
+        var dead: [EntryBlock] = []
+        step.visit(shard.table) { if $0.deadline <= now { dead.append($0) } }
+        sweep(dead, &shard, &garbage, log)
+    }
+
+    private static func sweep(
+        _ dead: [EntryBlock], _ shard: inout Shard, _ garbage: inout Garbage, _ log: EventLog
+    ) {
         for block in dead { shard.expire(block, garbage: &garbage, log: log) }
+        shard.counters.sweptExpirations += dead.count
     }
 
     /// Evicts the entries that were last used, or stored, before `border`; returns how many.

@@ -50,6 +50,9 @@ struct Shard: ~Copyable {
     var recency: [(hash: UInt64, accessed: UInt32)] = []
 
     static let recencyMax = 4096
+    /// Hashes of some entries that the last flush removed, so that misses of them can be told from others; by their low
+    /// bits, 0: none.
+    private var flushed: [64 of UInt64] = .init(repeating: 0)
 
     var entries: Int { table.count }
 
@@ -163,6 +166,9 @@ struct Shard: ~Copyable {
         if victim.deadline <= now { return expire(victim, garbage: &garbage, log: log) }
         counters.evictions += 1
         if !victim.marks.contains(.fetched) { counters.evictedUnfetched += 1 }
+        if victim.deadline != .never { counters.mortalEvictions += 1 }
+        counters.lastEvictionAt = now.bootSeconds
+        counters.lastEvictionIdle = Int(now.bootSeconds) - Int(victim.accessed)
         noteAccess(victim)
         log.record(.evicted, victim)
         unlink(victim, into: &garbage)
@@ -187,8 +193,28 @@ struct Shard: ~Copyable {
         }
     }
 
+    private mutating func rememberFlushed() {
+        flushed = .init(repeating: 0)
+        var block = newest
+        var left = flushed.count
+        while left > 0, let current = block {
+            flushed[Int(current.hash & 63)] = current.hash
+            block = current.older
+            left -= 1
+        }
+    }
+
+    /// Counts a miss of a key, if it is known to be one that the last flush removed; once for each key.
+    @inline(__always)
+    mutating func noteMiss(_ hash: UInt64) {
+        guard flushed[Int(hash & 63)] == hash, hash != 0 else { return }
+        flushed[Int(hash & 63)] = 0
+        counters.flushedLookups += 1
+    }
+
     /// Takes all entries out in O(1); the caller frees them in the background with `DetachedEntries`.
     mutating func detachAll() -> DetachedEntries {
+        rememberFlushed()
         let detached = DetachedEntries(oldest: oldest, count: entries)
         table = EntryTable()
         newest = nil

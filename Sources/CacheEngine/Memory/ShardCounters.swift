@@ -16,4 +16,16 @@ struct ShardCounters {
     var stores = 0
     /// Writes that could not be journalled: memory only, disk copy barred.
     var barredWrites = 0
+    /// Of the expirations, those found by a sweep and not on the way of a client.
+    var sweptExpirations = 0
+    /// Of the misses, lookups that found an entry whose time was over.
+    var expiredLookups = 0
+    /// Of the misses, lookups of entries that a flush had removed, as far as it is remembered.
+    var flushedLookups = 0
+    /// Of the evictions, entries that would have expired one day.
+    var mortalEvictions = 0
+    /// Seconds since the last use of the entry that was evicted last, at that time.
+    var lastEvictionIdle = 0
+    /// When the last eviction was, in boot seconds.
+    var lastEvictionAt: UInt32 = 0
 }
