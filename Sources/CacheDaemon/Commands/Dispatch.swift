@@ -53,6 +53,8 @@ extension Session {
             return Step(consumed: lineBytes, stall: .closing)
         case .meta(let request):
             return unsafe executeMeta(request, lineBytes: lineBytes, input, &turn)
+        default:
+            reply(.error(.unknownCommand), &turn)
         }
         return .done(lineBytes)
     }

@@ -50,7 +50,6 @@ final class DiskIndex {
         state = opened.state
         committed = opened.state
         pageSize = opened.pageSize
-        directory.indexWasOpened()
     }
 
     /// Closes the connection.

@@ -42,6 +42,8 @@ enum DiskIndexOpening {
             try tune(connection, options)
             var state = try check(connection, directory)
             let statements = try DiskIndexStatements(connection)
+            // Before the row says so: if what follows fails, the next attempt must find its own epoch in order.
+            directory.indexWasOpened()
             state.epoch = directory.epoch
             state.bind(to: &statements.updateState)
             try statements.updateState.run()

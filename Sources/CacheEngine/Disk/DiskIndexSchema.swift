@@ -61,8 +61,8 @@ enum DiskIndexSchema {
         """
     /// The columns of `EntryColumns`, with extended at 12, key at 13 and hash at 14.
     static let entryColumns = """
-        id, generation, cas, flags, marks, deadline, written, accessed, valueBytes, fileBytes, valueSum, sum, extended, key,
-        hash
+        id, generation, cas, flags, marks, deadline, written, accessed, valueBytes, fileBytes, valueSum, sum, extended,
+        key, hash
         """
     static let candidateColumns = "id, hash, generation, accessed, valueBytes, fileBytes"
     static let replacedColumns = "generation, valueBytes, fileBytes"
@@ -92,6 +92,7 @@ struct IndexState: Sendable, Equatable {
             Int64(totals.inlineBytes).littleEndian, Int64(totals.fileEntries).littleEndian,
             Int64(totals.fileBytes).littleEndian,
         ]
+        // SAFETY: xxh3 reads the span's own bytes and keeps nothing.
         return unsafe fields.span.bytes.withUnsafeBytes { unsafe xxh3($0, seed: UInt64(DiskIndexSchema.version)) }
     }
 

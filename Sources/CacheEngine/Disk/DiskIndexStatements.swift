@@ -6,7 +6,6 @@ import SQLite
 ///
 /// Statements go before the connection.
 final class DiskIndexStatements {
-    let connection: Connection
     var insert: Statement
     var deleteHash: Statement
     var deleteKey: Statement
@@ -27,6 +26,7 @@ final class DiskIndexStatements {
     var commit: Statement
     var pageCount: Statement
     var freePages: Statement
+    let connection: Connection
 
     init(_ connection: Connection) throws(SQLiteError) {
         typealias Schema = DiskIndexSchema
@@ -62,7 +62,7 @@ final class DiskIndexStatements {
         scan = try connection.prepare(
             "SELECT \(Schema.entryColumns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
         hashes = try connection.prepare(
-            "SELECT hash FROM entry WHERE hash > ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
+            "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
         hasFile = try connection.prepare(
             "SELECT 1 FROM entry WHERE generation = ?1 AND fileBytes > 0", name: "find value file")
         fileGenerations = try connection.prepare(

@@ -56,12 +56,15 @@ extension DiskIndex {
         }
     }
 
-    /// The next `limit` hashes above `hash` in signed order; nil begins. Reads the hash index alone.
+    /// The next `limit` hashes above `hash` in signed order; nil begins.
+    ///
+    /// Reads the hash index alone.
     func hashes(after hash: Int64?, limit: Int) throws(DiskError) -> [UInt64] {
         let open = try ready("list hashes")
+        if hash == .max { return [] }
         return try DiskError.wrapping { () throws(SQLiteError) in
             open.hashes.bind(Int64(limit), at: 1)
-            open.hashes.bind(hash ?? .min, at: 2)
+            open.hashes.bind(hash.map { $0 + 1 } ?? .min, at: 2)
             defer { open.hashes.reset() }
             var hashes: [UInt64] = []
             hashes.reserveCapacity(limit)
@@ -165,6 +168,7 @@ extension Statement {
 extension Array where Element == UInt8 {
     /// A copy of `bytes`.
     init(copying bytes: Span<UInt8>) {
+        // SAFETY: the array copies the span's own elements.
         self = unsafe bytes.withUnsafeBufferPointer { unsafe Array($0) }
     }
 }

@@ -7,6 +7,7 @@ import SQLite
 extension DiskIndex {
     /// Puts an entry with its value in the row, replacing the hash's old row.
     ///
+    /// The old row is of the same generation when a journal record is applied a second time.
     /// `metadata.valueBytes` must be the value's length; `metadata.valueSum` is ignored, the sum is computed here.
     func putInline(
         hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, value: Span<UInt8>

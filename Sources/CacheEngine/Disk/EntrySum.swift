@@ -8,6 +8,8 @@ import Hashing
 import Primitives
 
 enum EntrySum {
+    // SAFETY: xxh3 reads a span's own bytes and keeps nothing, here and below.
+
     /// The seed of all sums of one version of an entry.
     static func seed(key: Span<UInt8>, generation: UInt64) -> UInt64 {
         unsafe key.withUnsafeBytes { unsafe xxh3($0, seed: generation) }

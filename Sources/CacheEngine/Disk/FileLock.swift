@@ -33,11 +33,16 @@ struct FileLock: ~Copyable {
         descriptor = opened
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        // Not left to close(2): a child process between fork and exec holds a copy of the descriptor, and the lock.
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
 
     private static func write(pid: pid_t, to descriptor: Int32, _ path: String) throws(StoreError) {
         var text = "\(pid)\n"
         guard ftruncate(descriptor, 0) == 0 else { throw .failed("truncate", path) }
+        // SAFETY: the calls below get a buffer's own base and count, and keep nothing.
         let isWritten = text.withUTF8 { unsafe writeFully(descriptor, at: 0, UnsafeRawBufferPointer($0)) }
         // On a full disk the lock holds all the same; only the message of the next process lacks the pid.
         if !isWritten, errno != ENOSPC, errno != EDQUOT { throw .failed("write", path) }

@@ -30,13 +30,13 @@ final class IndexReader {
 
     /// The statements go before the connection.
     private final class Statements {
-        let connection: Connection
         var find: Statement
         var scan: Statement
         var scanByHash: Statement
         var hashes: Statement
         var begin: Statement
         var end: Statement
+        let connection: Connection
 
         init(_ connection: Connection) throws(SQLiteError) {
             self.connection = connection
@@ -46,7 +46,7 @@ final class IndexReader {
             scan = try connection.prepare(
                 "SELECT \(columns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
             scanByHash = try connection.prepare(
-                "SELECT \(columns), hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "scan entries by hash")
+                "SELECT \(columns) FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "scan entries by hash")
             hashes = try connection.prepare(
                 "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
             begin = try connection.prepare("BEGIN", name: "begin snapshot")
@@ -110,6 +110,7 @@ final class IndexReader {
         guard let open else {
             throw DiskError(kind: .other, operation: "read entry", code: 0, message: "the index is closed")
         }
+        // SAFETY: `body` gets pointers into the current row, which stays until the statement is reset afterwards.
         do throws(SQLiteError) {
             return try unsafe Self.read(&open.find, hash, key, body)
         } catch {

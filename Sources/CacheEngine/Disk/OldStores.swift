@@ -42,7 +42,12 @@ extension StoreDirectory {
 
     /// Names of former stores, quarantines in ascending order of their epochs.
     private func oldStores(keepNewestQuarantine: Bool) throws(StoreError) -> [String] {
-        let names = try root.names()
+        var names: [String] = []
+        for name in try root.names() {
+            let isOld = name.hasPrefix(Self.discardedPrefix) || name.hasPrefix(Self.quarantinePrefix)
+            // What is no directory has its name from someone else.
+            if isOld, try root.status(name)?.isDirectory == true { names.append(name) }
+        }
         let discarded = names.filter { $0.hasPrefix(Self.discardedPrefix) }
         var quarantines = names.filter { $0.hasPrefix(Self.quarantinePrefix) }
         quarantines.sort { Self.order(of: $0) < Self.order(of: $1) }
@@ -60,7 +65,7 @@ extension StoreDirectory {
     ) throws(StoreError) {
         if let values = try old.subdirectory(Self.valuesName, create: false) {
             for number in 0..<256 where progress.removedFiles < budget {
-                let name = String(hexadecimal(UInt64(number)).suffix(2))
+                let name = ValueFiles.directoryName(number)
                 guard let subdirectory = try values.subdirectory(name, create: false) else { continue }
                 let files = try subdirectory.names().filter { OrphanSweep.generation($0) != nil }
                 try Self.remove(files, from: subdirectory, budget: budget, &progress)

@@ -85,7 +85,7 @@ struct OrphanSweep {
             subdirectory = nil
             return
         }
-        let name = String(hexadecimal(UInt64(nextSubdirectory)).suffix(2))
+        let name = ValueFiles.directoryName(nextSubdirectory)
         nextSubdirectory += 1
         do throws(StoreError) {
             subdirectory = try directory.subdirectory(name, create: false)

@@ -105,6 +105,7 @@ struct StoreAnchor: Equatable, Sendable {
     }
 
     private static func sum(of bytes: [UInt8]) -> UInt64 {
+        // SAFETY: the sum is over a part of the array's own bytes; xxh3 keeps nothing.
         unsafe bytes.withUnsafeBytes { bytes in
             unsafe xxh3(UnsafeRawBufferPointer(rebasing: bytes[..<sumOffset]), seed: magic)
         }

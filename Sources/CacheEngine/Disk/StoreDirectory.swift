@@ -73,6 +73,7 @@ final class StoreDirectory {
         }
         guard status.mode & 0o022 == 0 else { throw .notOurs("\(path) is writable by other users") }
         // SQLite wants a path without symbolic links in it.
+        // SAFETY: realpath(3) returns a C string of its own, which is copied below and freed here.
         guard let resolved = unsafe realpath(path, nil) else { throw .failed("realpath", path) }
         defer { unsafe free(resolved) }
         return try Directory.open(path: unsafe String(cString: resolved))
@@ -110,7 +111,9 @@ final class StoreDirectory {
             || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
     }
 
-    /// Lets another process, or another cache of this one, use the directory. Nothing may be used afterwards.
+    /// Lets another process, or another cache of this one, use the directory.
+    ///
+    /// Nothing may be used afterwards.
     func release() { lock = nil }
 
     // MARK: what the parts need
@@ -178,7 +181,7 @@ final class StoreDirectory {
     /// Whether an index last opened in `indexEpoch` can be this store's: no start of another lineage has used it.
     func admits(indexEpoch: UInt32) -> Bool { isIndexOpened ? indexEpoch <= epoch : indexEpoch < epoch }
 
-    /// Notes that the index was opened, and carries the present epoch now.
+    /// Notes that the index is open, and carries the present epoch from now on.
     func indexWasOpened() { isIndexOpened = true }
 
     /// Notes that there is a new, empty store.

@@ -59,6 +59,7 @@ struct StoreFormat: Equatable, Sendable {
 
     private static func sum(of head: some StringProtocol) -> UInt64 {
         var head = String(head)
+        // SAFETY: xxh3 reads the buffer's own bytes and keeps nothing.
         return head.withUTF8 { unsafe xxh3(UnsafeRawBufferPointer($0), seed: 0) }
     }
 }

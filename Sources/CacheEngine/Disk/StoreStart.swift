@@ -173,8 +173,16 @@ extension StoreDirectory {
     }
 
     private func openStore() throws(StoreError) {
+        let isNew = try root.status(Self.storeName) == nil
         store = try root.subdirectory(Self.storeName, create: true)
         values = try store?.subdirectory(Self.valuesName, create: true)
+        if isNew {
+            // All at once: a put with durability `always` then has one directory to sync, not two.
+            for number in 0..<256 { _ = try values?.subdirectory(ValueFiles.directoryName(number), create: true) }
+            try values?.sync()
+            try store?.sync()
+            try root.sync()
+        }
         for directory in [store, values] {
             guard let status = try directory?.status() else { continue }
             guard status.owner == geteuid(), status.mode & 0o022 == 0 else {
@@ -191,6 +199,7 @@ extension StoreDirectory {
         guard let descriptor = try root.openFile(name, O_WRONLY | O_CREAT | O_EXCL) else { return }
         defer { close(descriptor) }
         var text = format.text
+        // SAFETY: writeFully gets a buffer's own base and count, and keeps nothing.
         guard text.withUTF8({ unsafe writeFully(descriptor, at: 0, UnsafeRawBufferPointer($0)) }) else {
             throw .failed("write", path)
         }

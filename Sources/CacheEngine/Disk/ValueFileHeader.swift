@@ -25,6 +25,7 @@ struct ValueFileHeader: Equatable, Sendable {
         bytes.put(UInt64(keyBytes), at: 24)
         bytes.put(UInt64(valueBytes), at: 32)
         bytes.put(valueSum, at: 40)
+        // SAFETY: the sum is over a part of the array's own bytes; xxh3 keeps nothing.
         let sum = unsafe bytes.withUnsafeBytes { bytes in
             unsafe xxh3(UnsafeRawBufferPointer(rebasing: bytes[..<56]), seed: seed)
         }

@@ -36,6 +36,7 @@ struct ValueFileWriter: ~Copyable {
         keyBytes = key.count
         seed = EntrySum.seed(key: key, generation: generation)
         hash = IncrementalHash(seed: seed)
+        // SAFETY: here and below, writeFully and the hash get a buffer's own base and count, and keep nothing.
         // The header's place stays empty until the end: a file without one is not complete.
         let isWritten = unsafe key.withUnsafeBytes { unsafe writeFully(descriptor, at: ValueFileHeader.bytes, $0) }
         if !isWritten { throw .failed("write") }

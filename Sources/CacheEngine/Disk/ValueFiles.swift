@@ -51,6 +51,9 @@ struct ValueFiles: Sendable {
         return (String(file.suffix(2)), file)
     }
 
+    /// The name of subdirectory `number`, 0 to 255.
+    static func directoryName(_ number: Int) -> String { String(hexadecimal(UInt64(number)).suffix(2)) }
+
     /// Makes the file of `generation`.
     ///
     /// Append the value, then `finish`; a writer that goes away before unlinks it.
@@ -62,15 +65,25 @@ struct ValueFiles: Sendable {
         let descriptor: Int32
         do throws(StoreError) {
             // Both are made where missing, so nil cannot come.
-            guard let made = try directory.subdirectory(name.directory, create: true),
-                let opened = try made.openFile(name.file, O_WRONLY | O_CREAT | O_EXCL)
+            guard let found = try directoryForPut(name.directory),
+                let opened = try found.openFile(name.file, O_WRONLY | O_CREAT | O_EXCL)
             else { throw StoreError.io(operation: "open", path: name.file, errno: ENOENT) }
-            (subdirectory, descriptor) = (made, opened)
+            (subdirectory, descriptor) = (found, opened)
         } catch {
             throw ValueFileError(error)
         }
         return try ValueFileWriter(
             descriptor: descriptor, directory: subdirectory, name: name.file, generation: generation, key: key)
+    }
+
+    /// A subdirectory to put a file into.
+    ///
+    /// A new store has them all; one that was removed is made anew, durably.
+    private func directoryForPut(_ name: String) throws(StoreError) -> Directory? {
+        if let found = try directory.subdirectory(name, create: false) { return found }
+        let made = try directory.subdirectory(name, create: true)
+        try directory.sync()
+        return made
     }
 
     /// Opens the file of `metadata.generation` and checks everything but the value's sum.

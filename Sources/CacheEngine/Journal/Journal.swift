@@ -147,7 +147,25 @@ final class Journal: Sendable {
     /// Gives up everything before `position`: the index has it. Marks it in the file, then opens the room.
     func advance(to position: UInt64, sequence: UInt64) {
         unsafe JournalFile.mark(mapping, position: position, sequence: sequence, seed: seed)
-        state.withLock { $0.tail = position }
+        let before = state.withLock { state in
+            let before = state.tail
+            state.tail = position
+            return before
+        }
+        unmapPages(from: before, to: position)
+    }
+
+    /// Takes passed pages out of this process' resident set; the page cache keeps them until they are written again.
+    private func unmapPages(from start: UInt64, to end: UInt64) {
+        let page: UInt64 = 4096
+        let first = (start + page - 1) / page * page
+        let last = end / page * page
+        guard first < last else { return }
+        let place = Int(first % UInt64(capacity))
+        let count = min(Int(last - first), capacity)
+        let untilEnd = min(count, capacity - place)
+        unsafe madvise(ring + place, untilEnd, MADV_DONTNEED)
+        if count > untilEnd { unsafe madvise(ring, count - untilEnd, MADV_DONTNEED) }
     }
 
     /// Forgets all records; the next one has the following sequence.

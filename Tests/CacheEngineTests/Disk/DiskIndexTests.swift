@@ -320,11 +320,14 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
         try fixture.transaction {
             for (number, hash) in extremes.enumerated() { try fixture.put("key\(number)", [1], hash: hash) }
         }
-        let reader = try fixture.reader()
         for limit in 1...7 {
             var hashes: [UInt64] = []
-            var start: Int64? = .min
-            while let from = start { start = try reader.hashes(from: from, limit: limit, into: &hashes) }
+            while true {
+                let more = try fixture.index.hashes(after: hashes.last.map { Int64(bitPattern: $0) }, limit: limit)
+                #expect(more.count <= limit)
+                if more.isEmpty { break }
+                hashes += more
+            }
             #expect(hashes.count == extremes.count, "limit \(limit)")
             #expect(Set(hashes) == Set(extremes))
         }

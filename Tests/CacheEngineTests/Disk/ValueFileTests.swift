@@ -202,6 +202,33 @@ private func sampleBytes(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         #expect(try fixture.load("some-key", metadata).count == 300_000)
     }
 
+    @Test func theHeaderIsAsDocumented() throws {
+        let fixture = try ValueFixture()
+        let metadata = try fixture.write(0x0000_0100_0000_0005, "key", sampleBytes(300))
+        let bytes = try fixture.scratch.read(fixture.name(0x0000_0100_0000_0005))
+        #expect(String(decoding: bytes[..<8], as: UTF8.self) == "chdvalue")
+        #expect((1..<7).map { bytes.number(at: 8 * $0) } == [1, 0x100_0000_0005, 3, 300, metadata.valueSum, 0])
+        #expect(Array(bytes[64..<67]) == Array("key".utf8))
+        #expect(Array(bytes[67...]) == sampleBytes(300))
+    }
+
+    /// In one piece and in steps: both ways of reading a value see a flipped bit of it.
+    @Test(arguments: [67, 67 + 262_143, 67 + 262_144, 300_066]) func bothWaysOfReadingCheckTheSum(_ offset: Int) throws
+    {
+        let fixture = try ValueFixture()
+        let metadata = try fixture.write(5, "key", sampleBytes(300_000))
+        var bytes = try fixture.scratch.read(fixture.name(5))
+        bytes[offset] ^= 1
+        try fixture.scratch.write(bytes, to: fixture.name(5))
+        let reader = try fixture.files.open(key: Array("key".utf8).span, expecting: metadata)
+        var errors: [ValueFileError] = []
+        do throws(ValueFileError) { try reader.verify() } catch { errors.append(error) }
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 300_000, alignment: 8)
+        defer { room.deallocate() }
+        do throws(ValueFileError) { try reader.load(into: room) } catch { errors.append(error) }
+        #expect(errors.map { isDamaged($0) } == [true, true])
+    }
+
     @Test(arguments: ["link", "hard link", "fifo", "directory"])
     func whatIsNoPlainFileIsDamage(_ kind: String) throws {
         let fixture = try ValueFixture()
