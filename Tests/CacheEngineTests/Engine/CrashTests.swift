@@ -1,5 +1,5 @@
-// What a process finds that starts after another one was killed: a copy of the directory at some moment, or the directory
-// of a child that was killed with SIGKILL.
+// What a process finds that starts after another one was killed: a copy of the directory at some moment, or the
+// directory of a child that was killed with SIGKILL.
 
 import Foundation
 import Primitives
