@@ -68,7 +68,6 @@ extension StoreDirectory {
         slot.write &+= 1
         try file.write(slot)
         try file.sync()
-        try root.sync()
         anchorFile = file
         anchor = slot
         try openStore()
@@ -77,17 +76,14 @@ extension StoreDirectory {
 
     /// Notes how far the index got.
     ///
-    /// Call it after each commit, before the acknowledgement.
-    ///
-    /// With `sync`, waits until the anchor is on disk. With `clean` as well, first syncs all file systems, for a clean
-    /// and synced stop vouches for the value files, too; `DiskIndex.sync` and `close` come before.
+    /// Call it after each commit, before the acknowledgement. With `sync`, waits until the anchor is on disk. A clean
+    /// and synced stop vouches for the index after a power loss, so `DiskIndex.sync` comes before it. It need not vouch
+    /// for value files: one that did not reach the disk fails its checks and is a miss.
     func writeAnchor(sequence: UInt64, clean: Bool, sync: Bool) throws(StoreError) {
         guard var slot = anchor, let anchorFile else { throw .notOurs("\(root.path): not started") }
         slot.write &+= 1
         slot.sequence = sequence
         slot.stop = clean ? (sync ? .cleanAndSynced : .clean) : .running
-        // sync(2) waits on Linux. A value file that it misses fails its sum later; the index was synced by its owner.
-        if clean, sync { Glibc.sync() }
         try anchorFile.write(slot)
         if sync { try anchorFile.sync() }
         anchor = slot
@@ -103,6 +99,7 @@ extension StoreDirectory {
         values = nil
         slot.epoch = try nextEpoch(after: slot, isFirst: false)
         try renameStore(Self.quarantinePrefix, epoch: slot.epoch)
+        try root.sync()
         slot.sequence = 0
         slot.stop = .running
         for _ in 0..<2 {
@@ -110,7 +107,6 @@ extension StoreDirectory {
             try anchorFile.write(slot)
         }
         try anchorFile.sync()
-        try root.sync()
         anchor = slot
         indexWasReplaced()
         try openStore()
@@ -177,9 +173,7 @@ extension StoreDirectory {
         store = try root.subdirectory(Self.storeName, create: true)
         values = try store?.subdirectory(Self.valuesName, create: true)
         if isNew {
-            // All at once: a put with durability `always` then has one directory to sync, not two.
-            for number in 0..<256 { _ = try values?.subdirectory(ValueFiles.directoryName(number), create: true) }
-            try values?.sync()
+            // The names of FORMAT and anchor, too, where they are new: then the store is.
             try store?.sync()
             try root.sync()
         }
@@ -205,7 +199,6 @@ extension StoreDirectory {
         }
         guard fsync(descriptor) == 0 else { throw .failed("fsync", path) }
         try root.rename(name, to: Self.formatName)
-        try root.sync()
     }
 }
 

@@ -463,7 +463,7 @@ final class DiskWriter {
             try index.begin()
             try tellRecency(index)
             try index.commit()
-            _ = try index.checkpoint(.truncate)
+            try index.sync()
             let isClean = disk.journal.usedBytes == 0 && !disk.isJournalClosed.load(ordering: .relaxed)
             let sequence = index.sequence
             index.close()
