@@ -5,7 +5,9 @@
 import Primitives
 import Synchronization
 
-/// Owns the thread. Thread-safe.
+/// Owns the thread.
+///
+/// Thread-safe.
 final class Background: Sendable {
     private struct State {
         var isStopping = false
@@ -20,7 +22,9 @@ final class Background: Sendable {
         var detached: [[DetachedEntries]] = []
     }
 
-    /// Guards the wish to stop and what is to be freed. The thread waits on it.
+    /// Guards the wish to stop and what is to be freed.
+    ///
+    /// The thread waits on it.
     private let state = Monitor(State(), rank: .diskQueue)
     private let sweeping = Atomic<Bool>(false)
     private let thread: Guarded<OSThread?> = Guarded(nil, rank: .lifecycle)

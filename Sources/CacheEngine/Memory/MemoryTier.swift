@@ -7,12 +7,14 @@ import Hashing
 import Primitives
 import Synchronization
 
-/// All shards of one cache. Thread-safe: each shard is behind its own lock.
+/// All shards of one cache.
+///
+/// Thread-safe: each shard is behind its own lock.
 @safe
 final class MemoryTier: Sendable {
     let shards: [Guarded<Shard>]
-    // SAFETY: the same objects, kept alive by `shards` for as long as this object lives; allocated once, freed in deinit.
-    // The request path takes them from here without counting references.
+    // SAFETY: the same objects, kept alive by `shards` for as long as this object lives; allocated once, freed in
+    // deinit. The request path takes them from here without counting references.
     nonisolated(unsafe) private let references: UnsafeMutablePointer<Unmanaged<Guarded<Shard>>>
     private let shift: UInt64
     private let seed: UInt64
@@ -73,7 +75,9 @@ final class MemoryTier: Sendable {
     /// The limits in force, as they were given.
     var limits: MemoryOptions { given.withLock { $0 } }
 
-    /// Sets new limits, which hold once `enforceLimits` has returned. The number of shards stays.
+    /// Sets new limits, which hold once `enforceLimits` has returned.
+    ///
+    /// The number of shards stays.
     func setLimits(_ options: MemoryOptions) {
         given.withLock { $0 = options }
         let limits = Self.split(options, over: shards.count)
@@ -115,7 +119,9 @@ final class MemoryTier: Sendable {
         unsafe reference(hash)._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    /// The shard of `hash`, not counted. For as long as this object lives.
+    /// The shard of `hash`, not counted.
+    ///
+    /// For as long as this object lives.
     @inline(__always)
     func reference(_ hash: UInt64) -> Unmanaged<Guarded<Shard>> { unsafe references[shardIndex(hash)] }
 
