@@ -316,6 +316,11 @@ struct DiskReport: Sendable {
     var walBytes = 0
     var lastError: String?
 
+    /// Allocated bytes of the directory, without the journal.
+    var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
+}
+
+extension DiskReport {
     init(_ index: DiskIndex, lastError: String?) {
         totals = index.totals
         indexBytes = index.pageBytes
@@ -323,9 +328,6 @@ struct DiskReport: Sendable {
         walBytes = index.walBytes
         self.lastError = lastError
     }
-
-    /// Allocated bytes of the directory, without the journal.
-    var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
 }
 
 /// The source of generations: epoch in the upper 24 bits, a counter below.

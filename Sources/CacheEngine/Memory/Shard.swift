@@ -30,7 +30,7 @@ struct Garbage: ~Copyable, Sendable {
 }
 
 /// Limits of one shard; nil is unlimited.
-struct ShardLimits: Sendable {
+struct ShardLimits: Sendable, Equatable {
     var bytes: Int?
     var entries: Int?
 }
@@ -165,6 +165,16 @@ struct Shard: ~Copyable {
             evict(victim, now: now, garbage: &garbage, log: log)
         }
     }
+
+    /// Limits between what is there now and `wanted`: at most some hundred entries have to go.
+    func step(towards wanted: ShardLimits) -> ShardLimits {
+        ShardLimits(
+            bytes: wanted.bytes.map { max($0, bytes - Self.bytesPerStep) },
+            entries: wanted.entries.map { max($0, entries - Trim.stepEntries) })
+    }
+
+    /// Some hundred small entries.
+    private static let bytesPerStep = 64 << 10
 
     private var isOverLimit: Bool {
         if let limit = limits.bytes, bytes > limit { return true }
