@@ -132,7 +132,8 @@ public final class SignalWatch {
     ///
     /// - Throws: `EventLoopError` when the signal cannot be caught or memory is refused.
     public init(loop: EventLoop, signal: Int32, action: @escaping () -> Void) throws(EventLoopError) {
-        event = Event(loop: loop, descriptor: signal, kinds: Int32(CLIBEVENT_SIGNAL | CLIBEVENT_PERSISTENT), action: action)
+        event = Event(
+            loop: loop, descriptor: signal, kinds: Int32(CLIBEVENT_SIGNAL | CLIBEVENT_PERSISTENT), action: action)
         try event.add()
     }
 }
