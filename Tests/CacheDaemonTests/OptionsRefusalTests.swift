@@ -51,7 +51,10 @@ struct OptionsRefusalTests {
         (["-p", "65536"], ["--port: 65536 is not from 0 to 65535"]),
         (["--ttl-default", "2d", "--ttl-max", "1d"], ["--ttl-default: ttl.default (2d) exceeds ttl.max (1d)"]),
         (["-m", "1", "--memory-value-max", "2MiB"], ["--memory-value-max: memory.value_max exceeds memory.limit"]),
-        (["--disk", "16MiB", "--disk-journal", "3MiB"], ["--disk-journal: disk.journal exceeds an eighth of disk.limit"]),
+        (
+            ["--disk", "16MiB", "--disk-journal", "3MiB"],
+            ["--disk-journal: disk.journal exceeds an eighth of disk.limit"]
+        ),
         // All of them, not only the first.
         (
             ["-t", "0", "-c", "0"],

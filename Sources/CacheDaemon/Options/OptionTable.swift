@@ -106,7 +106,8 @@ extension OptionSpec {
             "Below it, entries are evicted as if the disk limit were reached."),
         .option(
             "disk.inline_max", flag: "disk-inline-max", .disk, .size(\.disk.inlineBytesMax, 0...1 << 20),
-            "Largest value kept inside the index.", "Larger ones are files of their own. Values above an eighth of `disk.journal` always are."),
+            "Largest value kept inside the index.",
+            "Larger ones are files of their own. Values above an eighth of `disk.journal` always are."),
         .option(
             "disk.durability", flag: "durability", .disk, .choice(\.disk.durability, valueName: "LEVEL"),
             "What acknowledged changes survive: none, process or always.",
