@@ -2,7 +2,9 @@
 
 public import Primitives
 
-/// An entry as shown to the closure of `Cache.withEntry`. Not valid after the closure returned.
+/// An entry as shown to the closure of `Cache.withEntry`.
+///
+/// Not valid after the closure returned.
 @safe
 public struct EntryView {
     let block: EntryBlock
