@@ -20,6 +20,7 @@ final class MemoryTier: Sendable {
     private let seed: UInt64
     let clock: any TimeSource
     let events: EventLog
+    let release: DeferredRelease
     /// Civil time minus boot time in ms, fixed when the cache was opened: a clock jump while it runs moves no deadline.
     let wallOffset: Int64
     private let valueMax: Atomic<Int>
@@ -30,7 +31,9 @@ final class MemoryTier: Sendable {
         let count = options.shards ?? Self.shardCount(options)
         invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
         let limits = Self.split(options, over: count)
-        shards = (0..<count).map { _ in Guarded(Shard(limits: limits), rank: .shard) }
+        let release = DeferredRelease()
+        self.release = release
+        shards = (0..<count).map { _ in Guarded(Shard(limits: limits, release: release), rank: .shard) }
         unsafe references = .allocate(capacity: count)
         for (index, shard) in shards.enumerated() {
             unsafe (references + index).initialize(to: .passUnretained(shard))

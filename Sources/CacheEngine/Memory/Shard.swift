@@ -11,6 +11,10 @@ import Primitives
 /// Chained through `EntryBlock.chain`.
 struct Garbage: ~Copyable, Sendable {
     private var first: EntryBlock?
+    /// Who frees instead of the caller, if something large was collected.
+    private var release: DeferredRelease?
+    /// Bytes of what is large.
+    private var largeBytes = 0
 
     init() { first = nil }
 
@@ -19,9 +23,23 @@ struct Garbage: ~Copyable, Sendable {
         first = block
     }
 
+    /// Adds a large block: all that was collected is freed in the background, if that has room.
+    mutating func add(_ block: EntryBlock, bytes: Int, to release: DeferredRelease) {
+        add(block)
+        self.release = release
+        largeBytes += bytes
+    }
+
     /// Frees all collected blocks.
     consuming func free() {
-        var block = first
+        guard let first else { return }
+        if let release, release.take(first, bytes: largeBytes) { return }
+        Self.free(first)
+    }
+
+    /// Frees a chain of blocks.
+    static func free(_ chain: EntryBlock) {
+        var block = Optional(chain)
         while let current = block {
             block = current.chain
             current.free()
@@ -62,7 +80,12 @@ struct Shard: ~Copyable {
 
     var entries: Int { table.count }
 
-    init(limits: ShardLimits) { self.limits = limits }
+    private let release: DeferredRelease
+
+    init(limits: ShardLimits, release: DeferredRelease) {
+        self.limits = limits
+        self.release = release
+    }
 
     // MARK: LRU list and table
 
@@ -79,8 +102,15 @@ struct Shard: ~Copyable {
     mutating func unlink(_ block: EntryBlock, into garbage: inout Garbage) {
         table.remove(block)
         detach(block)
-        bytes &-= block.accountedBytes
-        if block.pins == 0 { garbage.add(block) } else { block.marks.insert(.unlinked) }
+        let accounted = block.accountedBytes
+        bytes &-= accounted
+        if block.pins > 0 {
+            block.marks.insert(.unlinked)
+        } else if accounted >= DeferredRelease.blockBytesMin {
+            garbage.add(block, bytes: accounted, to: release)
+        } else {
+            garbage.add(block)
+        }
     }
 
     /// Makes `block` the most recently used entry.
