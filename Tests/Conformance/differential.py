@@ -118,7 +118,8 @@ def was_long(request, history):
 
 
 def without_padding(answer):
-    """A get reply without spaces and lengths."""
+    """A get or mg reply without spaces and lengths."""
+    answer = re.sub(rb"^VA \d+", b"VA", re.sub(rb" s\d+", b"", answer) if answer[:2] in (b"VA", b"HD") else answer)
     return re.sub(rb"(VALUE [^ ]+ \d+) \d+", rb"\1", answer).replace(b" ", b"")
 
 

@@ -13,11 +13,12 @@ import re
 from differential_commands import Command, Generator
 
 META_DIFFERENCES = {
+    "minus-zero": "-0 as a value to count: memcached takes it for 0, we for no number",
     "grown-unique": "ma with E where the number grows: memcached answers E's unique and stores another, we store E's",
     "grown-ttl": "ma with T where the number grows: memcached gives T to the entry that it replaces, we to the new one",
-    "won-mark": "after append, prepend, md x or a number that grew memcached forgets W, Z, X and base64, we do not",
+    "won-mark": "after append, prepend, md x or a longer number memcached forgets W, Z, X and base64, we do not",
     "empty-ttl": "md x without T: in memcached the entry never ends afterwards, here it keeps its end",
-    "zero-unique": "ms with C0: memcached answers EX with I where we store, and appends without comparing where we answer EX",
+    "zero-unique": "ms with C0: with I memcached answers EX and we store; it appends without comparing, we answer EX",
     "base64-vivify": "mg and ma with N b on a miss: memcached forgets that the key came as base64, we do not",
     "hit-mark": "h and me's fetch: after N made the entry memcached says 1, after a counted number grew 0",
     "order-ma-ttl": "ma with t before T: memcached answers the old time, we the new one",
@@ -40,6 +41,7 @@ MET_BY_CHANCE = (
     "empty-ttl",
     "grown-ttl",
     "grown-unique",
+    "minus-zero",
 )  # found in the answers, or kept out by `in_common_order`
 TTLS = (b"0", b"0", b"100", b"1000", b"100000", b"2592000", b"-1", b"2592001")
 EXPIRED = frozenset((b"T-1", b"N-1", b"T2592001", b"N2592001"))
@@ -127,7 +129,8 @@ class MetaGenerator(Generator):
         return Command(getattr(self, verb.decode())())
 
     def count(self):
-        return self.line(self.rng.choice((b"incr", b"decr")), self.countable(), self.rng.choice(SMALL), self.quiet().strip())
+        verb = self.rng.choice((b"incr", b"decr"))
+        return self.line(verb, self.countable(), self.rng.choice(SMALL), self.quiet().strip())
 
     def countable(self):
         keys = [key for key in self.keys if key not in self.never_counted and key not in self.read]
@@ -135,6 +138,8 @@ class MetaGenerator(Generator):
 
     def data(self, key):
         data = super().data(key)
+        if data.strip(b"-") == b"":  # minus-zero: a zero may be appended to it
+            data = b"x" * len(data)
         return data if len(data) < 19 or not data.strip().isdigit() else b"12345"
 
     def name(self, key, flags):
