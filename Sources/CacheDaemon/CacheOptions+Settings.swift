@@ -21,7 +21,7 @@ extension CacheOptions {
 extension Cache {
     /// Changes what can change while the cache runs.
     func apply(_ options: CacheOptions) {
-        changeMemoryLimits { limits in
+        changeMemoryLimitsInBackground { limits in
             let shards = limits.shards
             limits = options.memory
             limits.shards = shards

@@ -88,6 +88,7 @@ final class Service: Sendable {
     /// Changes the memory limit, until the next start or reload.
     func setMemoryLimit(bytes: Int) {
         current.withLock { $0.memory.bytesMax = bytes }
+        cache.changeMemoryLimitsInBackground { $0.bytesMax = bytes }
     }
 
     /// After how long a silent connection is closed; nil: never.

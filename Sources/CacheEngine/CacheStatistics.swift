@@ -105,17 +105,17 @@ public struct DiskStatistics: Sendable, Equatable {
 }
 
 extension Cache {
-    /// Counts and sizes now. Locks each shard for a moment.
+    /// Counts and sizes now.
+    ///
+    /// Locks each shard for a moment.
     public func statistics() -> CacheStatistics {
         var total = CacheStatistics()
-        var limit: Int? = 0
         let now = clock.now().bootSeconds
         var lastEvictionAt: UInt32 = 0
         for shard in memory.shards {
             shard.withLock { shard in
                 total.memoryEntries += shard.entries
                 total.memoryBytes += shard.bytes
-                limit = shard.limits.bytes.flatMap { bytes in limit.map { $0 + bytes } }
                 total.add(shard.counters)
                 if let oldest = shard.oldest {
                     total.oldestIdleSeconds = max(total.oldestIdleSeconds, Int(now) - Int(oldest.accessed))
@@ -126,7 +126,7 @@ extension Cache {
                 }
             }
         }
-        total.memoryBytesMax = limit
+        total.memoryBytesMax = memory.limits.bytesMax
         total.disk = disk?.statistics()
         return total
     }

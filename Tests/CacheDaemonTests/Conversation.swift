@@ -55,6 +55,7 @@ final class Conversation {
     private var session: Session
     private var turn: Turn
     private var input: [UInt8] = []
+    private var watcher: UInt64?
     private let near: Int32
     private let far: Int32
     private let vectors = SendVectors()
@@ -139,6 +140,29 @@ final class Conversation {
             run()
         }
         return takeReplies()
+    }
+
+    /// Watches what this conversation does, as another client would.
+    func watch(_ topics: WatchTopics) {
+        watcher = service.watch(topics, waker: held, connection: 0)
+    }
+
+    /// What a watcher was told since the last call, without times and numbers.
+    func watchedLines() -> [String] {
+        var lines = ByteBuffer()
+        if let watcher { service.watchers.take(watcher, into: &lines) }
+        let text = String(decoding: lines.readable, as: UTF8.self)
+        return text.split(separator: "\n").map { $0.split(separator: " ").dropFirst(2).joined(separator: " ") }
+    }
+
+    /// The statistics of a group, by name.
+    func statistics(_ group: String) -> [String: String] {
+        var values: [String: String] = [:]
+        for line in say("stats \(group)\r\n").split(separator: "\r\n") {
+            let words = line.split(separator: " ", maxSplits: 2)
+            if words.count == 3, words[0] == "STAT" { values[String(words[1])] = String(words[2]) }
+        }
+        return values
     }
 
     /// Everything that the session said since the last call.

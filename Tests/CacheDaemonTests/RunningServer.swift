@@ -141,6 +141,15 @@ final class PlainClient {
     @discardableResult
     func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
+    /// Resets the connection, with whatever is unread.
+    func abort() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+        var nobody = sockaddr()
+        nobody.sa_family = sa_family_t(AF_UNSPEC)
+        connect(fd, &nobody, socklen_t(MemoryLayout<sockaddr>.size))
+    }
+
     /// Says that nothing more will be sent.
     func finishSending() { shutdown(fd, Int32(SHUT_WR)) }
 

@@ -19,14 +19,17 @@ import Testing
         }
     }
 
-    @Test func everyErrorHasItsOwnLineAndOnlyBinaryHasNone() {
+    @Test func everyErrorHasItsOwnLineAndThoseThatCloseSilentlyHaveNone() {
         var seen: Set<String> = []
         for error in RequestError.allCases {
             let line = "\(error.replyLine)"
-            #expect(seen.insert(line).inserted, "twice: \(line)")
-            #expect(line.isEmpty == (error == .binaryProtocol))
+            #expect(line.isEmpty || seen.insert(line).inserted, "twice: \(line)")
+            #expect(line.isEmpty == [.binaryProtocol, .httpRequest, .lineTooLong].contains(error))
+            #expect(!"\(error.reason)".isEmpty)
             #expect(!line.contains("\r") && !line.contains("\n"))
-            let prefixes = ["ERROR", "CLIENT_ERROR ", "SERVER_ERROR", "MEMLIMIT_"]
+            let prefixes = [
+                "ERROR", "CLIENT_ERROR ", "SERVER_ERROR", "MEMLIMIT_", "BADCLASS ", "BUSY ", "WATCHER_TOO_MANY ",
+            ]
             #expect(line.isEmpty || prefixes.contains { line.hasPrefix($0) }, "\(line)")
             #expect(written { $0.append(.error(error)) } == (line.isEmpty ? "" : line + "\r\n"))
         }

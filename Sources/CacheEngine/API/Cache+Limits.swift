@@ -14,6 +14,15 @@ extension Cache {
         var limits = memory.limits
         change(&limits)
         memory.setLimits(limits)
+        memory.enforceLimits()
+    }
+
+    /// The same, but lets the background thread evict down to lowered limits: for threads that must not wait.
+    public func changeMemoryLimitsInBackground(_ change: (inout MemoryOptions) -> Void) {
+        var limits = memory.limits
+        change(&limits)
+        memory.setLimits(limits)
+        background.requestLimits()
     }
 
     /// The disk tier's limits in force; nil without a disk tier.

@@ -36,7 +36,9 @@ enum DiskJob: Sendable {
     case run(@Sendable (DiskReader) -> Void)
 }
 
-/// The disk side of one cache. Thread-safe.
+/// The disk side of one cache.
+///
+/// Thread-safe.
 final class DiskTier: Sendable {
     /// What the writer is asked for, besides draining the journal.
     struct Inbox {
@@ -74,12 +76,16 @@ final class DiskTier: Sendable {
     let counters = DiskCounters()
     /// Limits that may change at run time.
     let limits: Guarded<DiskLimits>
-    /// Guards the writer's inbox. The writer waits on it.
+    /// Guards the writer's inbox.
+    ///
+    /// The writer waits on it.
     let inbox: Monitor<Inbox>
     /// Guards the readers' job queue; `jobsReady` counts its jobs.
     private let jobs = Guarded(JobQueue(), rank: .diskQueue)
     private let jobsReady = Semaphore()
-    /// Guards which store is in use. Rank leaf: read by readers holding nothing else.
+    /// Guards which store is in use.
+    ///
+    /// Rank leaf: read by readers holding nothing else.
     let store: Guarded<Store>
     private let rawState: Atomic<UInt8>
     /// Entries of generations up to this one were flushed.
@@ -183,7 +189,9 @@ final class DiskTier: Sendable {
     /// Jobs that wait for a thread.
     var queuedJobs: Int { jobs.withLock { $0.jobs.count - $0.next } }
 
-    /// The next job; waits for one. nil when the tier is stopping and no job is left.
+    /// The next job; waits for one.
+    ///
+    /// nil when the tier is stopping and no job is left.
     func nextJob() -> DiskJob? {
         jobsReady.wait()
         return jobs.withLock { queue in
@@ -225,7 +233,9 @@ final class DiskTier: Sendable {
         inbox.update { $0.damagedRows.append((hash, generation)) }
     }
 
-    /// Runs `request` on the writer's thread, between batches. False if the tier is stopping.
+    /// Runs `request` on the writer's thread, between batches.
+    ///
+    /// False if the tier is stopping.
     func ask(_ request: @escaping @Sendable (DiskWriter) -> Void) -> Bool {
         inbox.update { inbox in
             if inbox.isStopping { return false }
@@ -306,6 +316,11 @@ struct DiskReport: Sendable {
     var walBytes = 0
     var lastError: String?
 
+    /// Allocated bytes of the directory, without the journal.
+    var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
+}
+
+extension DiskReport {
     init(_ index: DiskIndex, lastError: String?) {
         totals = index.totals
         indexBytes = index.pageBytes
@@ -313,12 +328,11 @@ struct DiskReport: Sendable {
         walBytes = index.walBytes
         self.lastError = lastError
     }
-
-    /// Allocated bytes of the directory, without the journal.
-    var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
 }
 
-/// The source of generations: epoch in the upper 24 bits, a counter below. Never repeats, not even after a crash.
+/// The source of generations: epoch in the upper 24 bits, a counter below.
+///
+/// Never repeats, not even after a crash.
 final class Generations: Sendable {
     private let last: Atomic<UInt64>
 
@@ -332,7 +346,9 @@ final class Generations: Sendable {
     func raise(epoch: UInt32) { last.store(UInt64(epoch) << 40, ordering: .relaxed) }
 }
 
-/// Counts of the disk tier since start. Any thread may add to them.
+/// Counts of the disk tier since start.
+///
+/// Any thread may add to them.
 final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations

@@ -1,10 +1,10 @@
 // The disk writer: the one thread that commits and checkpoints.
 //
 // Its loop: wait for work, bring one batch of journal records into the index in one transaction, forget them (pending
-// tables, journal tail), remove the files that they replaced, then do one slice of trimming. The order within a batch is
-// what crash safety rests on:
+// tables, journal tail), remove the files that they replaced, then do one slice of trimming. The order within a batch
+// is what crash safety rests on:
 //
-//     rows commit -> pending writes are forgotten -> the journal's tail moves -> replaced files are unlinked -> barriers
+//     rows commit -> pending writes are forgotten -> journal's tail moves -> replaced files are unlinked -> barriers
 //
 // A kill between any two steps leaves work done twice, or an orphaned file, never a lost or an old value. Of several
 // records of one key only the newest is applied: a newer record always says everything about its key.
@@ -151,6 +151,8 @@ final class DiskWriter {
         _ record: JournalRecord, to index: DiskIndex, _ changes: inout RowChanges
     ) throws(DiskError) -> UInt64? {
         let header = record.header
+        // SAFETY: the record is not before the journal's tail, which only this thread moves, after the batch; the index
+        // keeps no pointer.
         let key = unsafe Span<UInt8>(_unsafeBytes: record.key)
         let metadata = EntryMetadata(header)
         var old: Replaced?
@@ -227,7 +229,9 @@ final class DiskWriter {
 
     // MARK: Without the disk for a while
 
-    /// Lets writes go on without being journalled. The flag in the journal's file says so to the next start.
+    /// Lets writes go on without being journalled.
+    ///
+    /// The flag in the journal's file says so to the next start.
     private func closeJournal() {
         disk.journal.setBarred(true)
         disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
@@ -394,7 +398,9 @@ final class DiskWriter {
         }
     }
 
-    /// Unlinks value files that no row refers to any more. A failure leaves an orphan for the next start's sweep.
+    /// Unlinks value files that no row refers to any more.
+    ///
+    /// A failure leaves an orphan for the next start's sweep.
     func removeFiles(_ generations: [UInt64]) {
         guard !generations.isEmpty else { return }
         let files = disk.store.withLock { $0.files }

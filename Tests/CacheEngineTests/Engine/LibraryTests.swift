@@ -582,3 +582,41 @@ private func text(_ keys: [[UInt8]]) -> [String] { keys.map { String(decoding: $
         }
     }
 }
+
+@Suite struct ReleaseTests {
+    /// The background thread is kept busy by an observer; nobody waits for it, and little waits for it.
+    @Test func `large values are freed by the background thread`() throws {
+        let fixture = try EngineFixture { options in
+            options.disk = nil
+            options.memory.bytesMax = 256 << 20
+        }
+        let cache = fixture.cache
+        let held = Primitives.Semaphore()
+        let goOn = Primitives.Semaphore()
+        let isFirst = Answer(true)
+        let observation = cache.observe { _, _ in
+            guard isFirst.value else { return }
+            isFirst.value = false
+            held.signal()
+            goOn.wait()
+        }
+        try cache.set([1], forKey: "small")
+        cache.remove("small")
+        held.wait()
+        #expect(cache.memory.release.waitingBytes == 0)
+        for number in 0..<40 {
+            try cache.set([UInt8](repeating: UInt8(number), count: 1_000_000), forKey: "large")
+        }
+        let waiting = cache.memory.release.waitingBytes
+        #expect(waiting > 7_000_000)
+        #expect(waiting <= DeferredRelease.bytesMax)
+        #expect(cache.value(forKey: "large")?.last == 39)
+        goOn.signal()
+        until { cache.memory.release.waitingBytes == 0 }
+        cache.checkMemoryCounters()
+        observation.cancel()
+        fixture.close()
+        // Nobody is left to free for others.
+        #expect(cache.memory.release.waitingBytes == 0)
+    }
+}
