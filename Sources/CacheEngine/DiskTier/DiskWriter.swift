@@ -459,6 +459,7 @@ final class DiskWriter {
 
     private func close() {
         guard let index else { return }
+        for shard in memory.shards { shard.withLock { $0.noteAccessesOfNewest() } }
         do {
             try index.begin()
             try tellRecency(index)
