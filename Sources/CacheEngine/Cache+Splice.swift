@@ -79,16 +79,23 @@ extension Cache {
         }
         guard let addition = draft.addition else { return .noRoom }
         let total = present.valueBytes + draft.valueBytes
+        let generation = generations.next()
+        // Made here, under the lock, because it takes over what the present entry's header says.
+        let keepsValue = !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax
+        let joined =
+            keepsValue
+            ? present.copy(valueBytes: total)
+            : present.copyAsStub(valueBytes: total, file: FileReference(generation: generation, sum: 0))
+        guard let joined else { return .noRoom }
         // SAFETY: the shard is locked, so the present block stays; its key is copied.
         let file = DraftFile(
-            generation: generations.next(), hash: draft.hash, key: unsafe Array(present.key), block: nil,
+            generation: generation, hash: draft.hash, key: unsafe Array(present.key), block: joined,
             baseCAS: present.cas, disk: disk)
         draft.renewSplice(
             SpliceRequest(
                 file: file, base: PinnedEntry(pinning: present, shard: guarded),
                 baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
-                addition: addition, isAppend: isAppend,
-                keepsValue: !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax))
+                addition: addition, isAppend: isAppend, keepsValue: keepsValue))
         return .unresolved(.valueFile)
     }
 }
@@ -154,9 +161,8 @@ final class SpliceRequest: Sendable {
             try appendBase(to: &writer, reader)
             if isAppend { try appendAddition(to: &writer, reader) }
             let finished = try writer.finish(sync: disk.syncsFiles)
-            let block = joinedBlock(finished)
-            file.state.withLock { $0.block = block }
-            file.finish(block == nil ? .failed : .finished(finished))
+            complete(finished)
+            file.finish(.finished(finished))
         } catch {
             disk.noteWriteFailure(error)
             file.finish(.failed)
@@ -165,19 +171,15 @@ final class SpliceRequest: Sendable {
         waiter?.complete(.retry)
     }
 
-    /// The joined entry: with its value, or as a stub if it is too large for memory, or was made from a stub.
-    private func joinedBlock(_ finished: FinishedValueFile) -> EntryBlock? {
-        if !keepsValue {
-            return base.block.copyAsStub(
-                valueBytes: finished.valueBytes,
-                file: FileReference(generation: file.generation, sum: finished.valueSum))
-        }
-        guard case .bytes(let bytes) = addition, let block = base.block.copy(valueBytes: finished.valueBytes) else {
-            return nil
+    /// Puts into the joined entry, which nobody else knows yet, what was not known when it was made.
+    private func complete(_ finished: FinishedValueFile) {
+        guard let joined = file.state.withLock({ $0.block }) else { return }
+        guard keepsValue, case .bytes(let bytes) = addition else {
+            joined.file = FileReference(generation: file.generation, sum: finished.valueSum)
+            return
         }
         // SAFETY: `base` pins its block, and a value does not change once it is linked. `join` checks the lengths.
-        unsafe bytes.withUnsafeBytes { unsafe block.join(base.value, $0, isAppend: isAppend) }
-        return block
+        unsafe bytes.withUnsafeBytes { unsafe joined.join(base.value, $0, isAppend: isAppend) }
     }
 
     private func appendAddition(

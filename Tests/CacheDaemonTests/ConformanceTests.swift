@@ -14,6 +14,9 @@ struct ConformanceTests {
         "suite against cache-daemon",
         arguments: [
             ["clients"],
+            ["clients-more"],
+            ["proxy"],
+            ["documents"],
             ["wire"],
             ["badinput"],
             ["differential", "--commands", "20000"],

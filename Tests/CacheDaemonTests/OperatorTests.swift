@@ -201,9 +201,8 @@ struct StatisticsTests {
         client.say("stats detail on\r\n")
         client.cache.trim(.memory, to: .entries(0))
         _ = client.say("get p:a p:b plain q:c\r\n") + client.finish()
-        _ =
-            client.say("mg p:a\r\nms p:a 1\r\nx\r\nset p:b 0 0 1\r\nx\r\ndelete p:b\r\nmd p:z\r\ntouch p:a 1\r\n")
-            + client.finish()
+        let batch = "mg p:a\r\nms p:a 1\r\nx\r\nset p:b 0 0 1\r\nx\r\ndelete p:b\r\nmd p:z\r\ntouch p:a 1\r\n"
+        _ = client.say(batch) + client.finish()
         let lines = Set(client.say("stats detail dump\r\n").split(separator: "\r\n"))
         #expect(lines == ["PREFIX p get 3 hit 2 set 2 del 2", "PREFIX q get 1 hit 0 set 0 del 0", "END"])
         client.say("stats detail off\r\n")

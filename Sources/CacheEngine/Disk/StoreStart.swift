@@ -79,6 +79,7 @@ extension StoreDirectory {
         anchorFile = file
         anchor = slot
         try openStore()
+        if case .quarantined(let reason) = verdict { note(reason, inQuarantineOf: epoch) }
         return verdict
     }
 
@@ -118,7 +119,7 @@ extension StoreDirectory {
         anchor = slot
         indexWasReplaced()
         try openStore()
-        try note(reason, inQuarantineOf: slot.epoch)
+        note(reason, inQuarantineOf: slot.epoch)
     }
 
     private func judge(
@@ -167,13 +168,17 @@ extension StoreDirectory {
     /// Leaves the reason beside what it explains, for whoever looks at it later.
     ///
     /// A full disk may refuse: no matter.
-    private func note(_ reason: String, inQuarantineOf epoch: UInt32) throws(StoreError) {
-        guard let directory = try root.subdirectory("\(Self.quarantinePrefix)\(epoch)", create: false),
-            let descriptor = try directory.openFile("REASON", O_WRONLY | O_CREAT | O_TRUNC)
-        else { return }
-        defer { close(descriptor) }
-        var text = reason + "\n"
-        _ = text.withUTF8 { unsafe writeFully(descriptor, at: 0, UnsafeRawBufferPointer($0)) }
+    private func note(_ reason: String, inQuarantineOf epoch: UInt32) {
+        do throws(StoreError) {
+            guard let directory = try root.subdirectory("\(Self.quarantinePrefix)\(epoch)", create: false),
+                let descriptor = try directory.openFile("REASON", O_WRONLY | O_CREAT | O_TRUNC)
+            else { return }
+            defer { close(descriptor) }
+            var text = reason + "\n"
+            _ = text.withUTF8 { unsafe writeFully(descriptor, at: 0, UnsafeRawBufferPointer($0)) }
+        } catch {
+            // The log has the reason, too.
+        }
     }
 
     private func openStore() throws(StoreError) {

@@ -186,7 +186,8 @@ final class DiskReader {
             state.link(found)
             if !loads.isEmpty { state.bump(found, now: now) }
             state.counters.promotions += 1
-            state.counters.diskHits += loads.count
+            // Who finds a stub asks for its value next, and counts then.
+            if !found.isStub { state.counters.diskHits += loads.count }
             for waiter in loads { news.append((waiter, pinned(found, shard), nil)) }
             news += proofs.map { ($0, .retry, nil) }
             state.evictToFit(sparing: found, now: now, garbage: &garbage, log: memory.events)

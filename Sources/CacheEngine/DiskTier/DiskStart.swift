@@ -34,11 +34,12 @@ final class DiskStart: Sendable {
                 durability: Self.durability(options), bootID: Self.bootID)
             var report = Self.report(verdict)
             var store = try Self.openStore(directory, options)
+            if let damage = store.damage { report = Self.report(.quarantined(damage)) }
             var journal = try Self.openJournal(directory, options, verdict.journalIsValid, store.index.sequence)
             if let doubt = Self.doubt(journal, verdict, store.index) {
                 store.index.close()
                 try directory.quarantine(doubt)
-                report = "store quarantined, started empty: \(doubt)"
+                report = Self.report(.quarantined(doubt))
                 // SAFETY: this mapping has not been handed to a `Journal` yet, and the variable gets a new one below.
                 unsafe munmap(journal.mapping, JournalFile.headerBytes + journal.capacity)
                 store = try Self.openStore(directory, options)
@@ -83,16 +84,17 @@ final class DiskStart: Sendable {
         }
     }
 
-    /// Opens index and value files; a store that turns out to be corrupt, or that a journal marked as incomplete, is
-    /// quarantined and replaced once.
+    /// Opens index and value files; a store that turns out to be corrupt is quarantined and replaced once, and `damage`
+    /// says why.
     private static func openStore(
         _ directory: StoreDirectory, _ options: DiskOptions
-    ) throws -> (index: DiskIndex, files: ValueFiles) {
+    ) throws -> (index: DiskIndex, files: ValueFiles, damage: String?) {
         do {
-            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles(), nil)
         } catch let error as DiskError where error.kind == .corrupt {
-            try directory.quarantine("\(error)")
-            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
+            let damage = "\(error)"
+            try directory.quarantine(damage)
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles(), damage)
         }
     }
 

@@ -99,6 +99,17 @@ import Testing
         copy.close()
     }
 
+    @Test func `a start tells of an index that it put aside`() throws {
+        let fixture = try EngineFixture()
+        try fixture.cache.set([1], forKey: "k")
+        fixture.close()
+        try fixture.scratch.write([UInt8](repeating: 0x5a, count: 8192), to: "cache/store/index.db")
+        try fixture.reopen()
+        #expect(fixture.cache.value(forKey: "k") == nil)
+        let report = try #require(fixture.cache.startReport)
+        #expect(report.hasPrefix("store quarantined, started empty: "), "\(report)")
+    }
+
     @Test func `after a clean stop no journal is needed`() throws {
         let fixture = try EngineFixture()
         try fixture.cache.set([1], forKey: "k")
