@@ -36,17 +36,25 @@ enum StartVerdict: Sendable, Equatable {
 extension StoreDirectory {
     /// Decides what becomes of the store, raises the epoch, and makes the store ready to be opened.
     ///
-    /// `durability` is that of the run that begins. `bootID` is the kernel's; an empty one equals none.
+    /// `durability` is that of the run that begins. `bootID` is the kernel's; an empty one equals none. With `former`,
+    /// this directory takes the place of one that was lost while running: it goes on with the seed and the epochs of
+    /// that one, and a store that it holds is not believed.
     func start(
-        policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String
+        policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String, succeeding former: StoreDirectory? = nil
     ) throws(StoreError) -> StartVerdict {
         invariant(anchor == nil, "started twice")
         let content = try readSmallFile(root, Self.anchorName, bytesMax: StoreAnchor.fileBytes)
         let found = content.flatMap { StoreAnchor.newest(in: $0) }
         let hasStore = try root.status(Self.storeName) != nil
-        let verdict = judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID)
+        if let former, let format, format.seed != former.hashSeed {
+            throw .notOurs("\(root.path) holds the store of another cache")
+        }
+        let verdict =
+            former != nil && hasStore
+            ? .quarantined("found in place of the directory that was lost")
+            : judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID)
         let isFirst = content == nil && !hadFormat && !hasStore
-        let epoch = try nextEpoch(after: found, isFirst: isFirst)
+        let epoch = max(try nextEpoch(after: found, isFirst: isFirst), (former?.epoch ?? 0) + 1)
 
         switch verdict {
         case .resumed: break
@@ -55,7 +63,7 @@ extension StoreDirectory {
         case .discarded: try moveStoreAside(Self.discardedPrefix, epoch: epoch)
         }
         if format == nil {
-            let new = StoreFormat(seed: UInt64.random(in: .min ... .max))
+            let new = StoreFormat(seed: former?.hashSeed ?? UInt64.random(in: .min ... .max))
             try write(new)
             format = new
         }

@@ -150,7 +150,7 @@ final class DiskStart: Sendable {
         return String(decoding: bytes[..<count].filter { $0 > 32 }, as: UTF8.self)
     }()
 
-    private static var bootHash: UInt64 {
+    static var bootHash: UInt64 {
         var text = bootID
         // SAFETY: xxh3 reads the buffer's own bytes and keeps nothing.
         return text.withUTF8 { unsafe xxh3(UnsafeRawBufferPointer($0), seed: 0) }

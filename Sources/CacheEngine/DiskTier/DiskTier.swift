@@ -69,8 +69,9 @@ final class DiskTier: Sendable {
     let options: DiskOptions
     let memory: MemoryTier
     /// For the writer's thread only, from when the cache was opened until that thread ended.
-    private let confinedDirectory: Confined<StoreDirectory>
-    var directory: StoreDirectory { confinedDirectory.value }
+    // SAFETY: written by that thread alone.
+    nonisolated(unsafe) private var confinedDirectory: Confined<StoreDirectory>
+    var directory: StoreDirectory { unsafe confinedDirectory.value }
     let journal: Journal
     let generations: Generations
     let counters = DiskCounters()
@@ -121,7 +122,7 @@ final class DiskTier: Sendable {
         self.onState = onState
         startReport = start.report
         self.memory = memory
-        confinedDirectory = start.confinedDirectory
+        unsafe confinedDirectory = start.confinedDirectory
         generations = start.generations
         limits = Guarded(DiskLimits(options), rank: .leaf)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
@@ -136,6 +137,9 @@ final class DiskTier: Sendable {
         threads = Guarded([], rank: .lifecycle)
         setInlineBytesMax(options.inlineBytesMax)
     }
+
+    /// The directory was made anew.
+    func replaceDirectory(_ fresh: StoreDirectory) { unsafe confinedDirectory = Confined(fresh) }
 
     // MARK: State
 

@@ -338,7 +338,11 @@ final class DiskWriter {
         guard now >= retryAt else { return }
         retryAt = now.advanced(byMilliseconds: 1000)
         do {
-            try disk.directory.quarantine("given up while running")
+            if isDirectoryInPlace {
+                try disk.directory.quarantine("given up while running")
+            } else {
+                try disk.renewDirectory()
+            }
             let index = try DiskIndex(
                 directory: disk.directory, options: DiskStart.indexOptions(disk.options))
             let files = try disk.directory.valueFiles()
@@ -361,6 +365,15 @@ final class DiskWriter {
             changeState(.ok, "a new, empty store")
         } catch {
             disk.report.withLock { $0.lastError = "\(error)" }
+        }
+    }
+
+    private var isDirectoryInPlace: Bool {
+        do throws(StoreError) {
+            try disk.directory.checkInPlace()
+            return true
+        } catch {
+            return false
         }
     }
 
@@ -459,6 +472,7 @@ final class DiskWriter {
 
     private func close() {
         guard let index else { return }
+        for shard in memory.shards { shard.withLock { $0.noteAccessesOfNewest() } }
         do {
             try index.begin()
             try tellRecency(index)

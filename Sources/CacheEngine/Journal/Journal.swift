@@ -54,6 +54,19 @@ final class Journal: Sendable {
 
     deinit { unsafe munmap(mapping, Self.headerBytes + capacity) }
 
+    /// Goes on in another file of the same size, which `JournalFile` has made; closes `descriptor`.
+    ///
+    /// Only while nobody appends. The new file says nothing of this journal yet: `discardAll` must follow.
+    func move(to descriptor: Int32) throws(JournalFile.Failure) {
+        defer { close(descriptor) }
+        // SAFETY: MAP_FIXED replaces exactly our own mapping, at its address, by the new file's pages.
+        let moved = unsafe mmap(
+            mapping, Self.headerBytes + capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0)
+        guard let moved = unsafe moved, unsafe moved == mapping else {
+            throw JournalFile.Failure(operation: "map", errno: errno)
+        }
+    }
+
     private var ring: UnsafeMutableRawPointer { unsafe mapping + Self.headerBytes }
 
     /// The largest record that is accepted: half of the ring, so that one record can never wedge it.

@@ -236,6 +236,17 @@ struct Shard: ~Copyable {
         recency.append((block.hash, max(block.accessed, block.written &+ 1)))
     }
 
+    /// Remembers the last accesses of the most recently used entries, as many as there is room for.
+    ///
+    /// For a stop: what is hottest in memory must not look coldest on disk.
+    mutating func noteAccessesOfNewest() {
+        var block = newest
+        while let current = block, recency.count < Self.recencyMax {
+            noteAccess(current)
+            block = current.older
+        }
+    }
+
     /// Visits entries from the least recently used on, until `body` returns false.
     func forEachOldestFirst(_ body: (EntryBlock) -> Bool) {
         var block = oldest

@@ -492,12 +492,12 @@ private func text(_ keys: [[UInt8]]) -> [String] { keys.map { String(decoding: $
         #expect(fixture.cache.entryCount(in: .disk) == 3000)
     }
 
-    @Test func `a last use that only memory knows survives a stop`() throws {
+    @Test(arguments: [true, false]) func `a last use that only memory knows survives a stop`(isEvicted: Bool) throws {
         let fixture = try EngineFixture()
         for key in ["used", "idle"] { try fixture.cache.set([1], forKey: key) }
         fixture.clock.advance(seconds: 3600)
         #expect(fixture.cache.value(forKey: "used") == [1])
-        fixture.dropMemory()
+        if isEvicted { fixture.dropMemory() }
         try fixture.reopen()
         #expect(fixture.cache.info(forKey: "used")?.idle == .zero)
         #expect(fixture.cache.info(forKey: "idle")?.idle == .seconds(3600))
