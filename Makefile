@@ -45,7 +45,7 @@ install: build ## install programs, sample configuration and service unit below 
 	for program in $(PROGRAMS); do install -m 755 -s $(BUILT)/$$program $(DESTDIR)$(PREFIX)/bin/ || exit 1; done
 	install -m 644 config/cache-daemon.conf README.md CHANGELOG.md LICENSE docs/OPERATIONS.md \
 		$(DESTDIR)$(PREFIX)/share/doc/cache-daemon/
-	sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/cache-daemon.service \
+	sed 's|/usr/bin/|$(PREFIX)/bin/|; s|/usr/share/|$(PREFIX)/share/|' systemd/cache-daemon.service \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
 
 clean: ## delete everything that was built

@@ -68,7 +68,8 @@ do {
     // By hand: what a tier keeps, what there is, and everything gone.
     for number in 0..<500 { try pages.set(Array("page \(number)".utf8), forKey: "/page/\(number)") }
     let trimmed = pages.trim(.memory, to: .entries(100))
-    say("trimmed \(trimmed) entries from memory; /page/0 is found \(pages.tier(ofKey: "/page/0")?.rawValue ?? "nowhere")")
+    let tier = pages.tier(ofKey: "/page/0")?.rawValue ?? "nowhere"
+    say("trimmed \(trimmed) entries from memory; /page/0 is found \(tier)")
     var listed = 0
     pages.forEachEntry { _, stop in
         listed += 1

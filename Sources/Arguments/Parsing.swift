@@ -1,5 +1,6 @@
-// Command lines to occurrences, by glibc's getopt_long: so bundled letters (`-vv`), joined values (`-m64`, `--memory=1GiB`),
-// unambiguous abbreviations, options after operands and `--` all work as everywhere else on the system.
+// Command lines to occurrences, by glibc's getopt_long: so bundled letters (`-vv`), joined values (`-m64`,
+// `--memory=1GiB`), unambiguous abbreviations, options after operands and `--` all work as everywhere else on the
+// system.
 //
 // getopt keeps its place in global variables; one lock round each parse makes `parse` safe to call from any thread, as
 // tests do. Nothing else of ours may call getopt. Source: getopt_long(3).

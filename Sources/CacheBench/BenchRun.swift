@@ -141,6 +141,7 @@ struct BenchRun: Sendable {
     /// CPU time of the calling thread in nanoseconds.
     private func threadNanoseconds() -> UInt64 {
         var time = timespec()
+        // SAFETY: clock_gettime(2) writes the local timespec during the call and keeps nothing.
         unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
         return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }

@@ -1,4 +1,5 @@
-// What a run does, after all options are read. Everything here is printed with the results, so that a run can be repeated.
+// What a run does, after all options are read. Everything here is printed with the results, so that a run can be
+// repeated.
 
 import CacheClient
 

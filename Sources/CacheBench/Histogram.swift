@@ -1,5 +1,5 @@
-// How often which latency occurred, in buckets whose width grows with the value: never more than 1.6 % wide, from 1 ns to
-// 68 s, in 17 KiB. Recording costs one increment. Belongs to one thread; histograms are added up at the end.
+// How often which latency occurred, in buckets whose width grows with the value: never more than 1.6 % wide, from 1 ns
+// to 68 s, in 17 KiB. Recording costs one increment. Belongs to one thread; histograms are added up at the end.
 //
 // Values below 64 have a bucket each. Above, each power of two is cut into 64 equal buckets:
 //

@@ -1,10 +1,10 @@
 // What this run knows of each key, so that a reply can be called stale.
 //
-// A value of version v is stale if some set w was sent after v's set was answered, and w was answered before the get was
-// sent. Sets of one key overlap on many connections and the server may apply those in any order, so for each w only the
-// versions are known to be older that were answered when w was sent: all of them if no set of the key was on its way
-// then, and else nothing is concluded. Each key is written by one thread only (key mod threads), so its counts need no
-// lock; other threads read the floor.
+// A value of version v is stale if some set w was sent after v's set was answered, and w was answered before the get
+// was sent. Sets of one key overlap on many connections and the server may apply those in any order, so for each w only
+// the versions are known to be older that were answered when w was sent: all of them if no set of the key was on its
+// way then, and else nothing is concluded. Each key is written by one thread only (key mod threads), so its counts need
+// no lock; other threads read the floor.
 
 import Synchronization
 

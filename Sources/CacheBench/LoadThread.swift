@@ -1,9 +1,9 @@
 // One thread of load: an event loop over its connections.
 //
 // Each connection sends a batch of `pipeline` requests in one write, reads until all are answered, and sends the next.
-// An operation's latency runs from the moment its batch was begun (with a rate: was due, so that a stalled server cannot
-// hide the requests that it kept from being sent) to the moment its reply was read. Per batch there are one send, one
-// receive and one look at the clock; per operation nothing is allocated and no system call is made.
+// An operation's latency runs from the moment its batch was begun (with a rate: was due, so that a stalled server
+// cannot hide the requests that it kept from being sent) to the moment its reply was read. Per batch there are one
+// send, one receive and one look at the clock; per operation nothing is allocated and no system call is made.
 
 import CacheClient
 import Glibc

@@ -1,8 +1,8 @@
 // The bytes of every value of a run, made and checked at the cost of one memcpy or memcmp.
 //
-// A value of 24 bytes or more says what it is, in its first bytes, and goes on with a slice of one fixed block of noise;
-// which slice follows from key, version and run. So a value of another key, of another length, cut short, mixed from two
-// writes, or damaged in any bit is told from the right one, and so is an old one by its version.
+// A value of 24 bytes or more says what it is, in its first bytes, and goes on with a slice of one fixed block of
+// noise; which slice follows from key, version and run. So a value of another key, of another length, cut short, mixed
+// from two writes, or damaged in any bit is told from the right one, and so is an old one by its version.
 //
 //     0      4         8     16       20              24
 //     | run  | version | key | length | slice ^ magic | noise[slice ..< slice + length - 24] ...

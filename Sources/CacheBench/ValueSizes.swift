@@ -1,7 +1,7 @@
 // How large values are: one size, a range, or the shape of a kind of cache seen in the field.
 //
-// A shape is a table of 4096 sizes at evenly spaced quantiles, drawn by hash; so the size of a value follows from its key
-// and version, and costs one load. Sources of the shapes: medians and spread of Twitter's 2020 cluster statistics
+// A shape is a table of 4096 sizes at evenly spaced quantiles, drawn by hash; so the size of a value follows from its
+// key and version, and costs one load. Sources of the shapes: medians and spread of Twitter's 2020 cluster statistics
 // (`web`), the `cdn` table of CacheLib's cachebench configurations (`thumb`); the others are round numbers for user
 // sessions, upload chunks and language model replies.
 

@@ -66,6 +66,7 @@ private func runNumber() -> UInt32 {
 /// A refusal shows up when connecting.
 private func raiseDescriptorLimit() {
     var limit = rlimit()
+    // SAFETY: getrlimit(2) writes the local structure, setrlimit(2) reads it; neither keeps it.
     guard unsafe getrlimit(Int32(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
     limit.rlim_cur = limit.rlim_max
     _ = unsafe setrlimit(Int32(RLIMIT_NOFILE.rawValue), &limit)

@@ -1,6 +1,6 @@
 // One connected stream socket: TCP with TCP_NODELAY, or Unix. Non-blocking and close-on-exec always; whoever wants to
-// wait does it with `wait`, or with an event loop on `descriptor`. It knows no protocol. Has one owner, may move between
-// threads. Sources: socket(7), tcp(7), unix(7), connect(2), getaddrinfo(3).
+// wait does it with `wait`, or with an event loop on `descriptor`. It knows no protocol. Has one owner, may move
+// between threads. Sources: socket(7), tcp(7), unix(7), connect(2), getaddrinfo(3).
 
 import Glibc
 import Primitives

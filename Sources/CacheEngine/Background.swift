@@ -5,7 +5,9 @@
 import Primitives
 import Synchronization
 
-/// Owns the thread. Thread-safe.
+/// Owns the thread.
+///
+/// Thread-safe.
 final class Background: Sendable {
     private struct State {
         var isStopping = false
@@ -14,20 +16,23 @@ final class Background: Sendable {
         var wantsSweep = false
         /// The memory tier's limits were changed.
         var wantsLimits = false
-        /// Events wait to be delivered.
-        var hasEvents = false
+        /// Events wait to be delivered, or large values to be freed.
+        var isAwake = false
         /// Flushed entries to free, by shard.
         var detached: [[DetachedEntries]] = []
     }
 
-    /// Guards the wish to stop and what is to be freed. The thread waits on it.
+    /// Guards the wish to stop and what is to be freed.
+    ///
+    /// The thread waits on it.
     private let state = Monitor(State(), rank: .diskQueue)
     private let sweeping = Atomic<Bool>(false)
     private let thread: Guarded<OSThread?> = Guarded(nil, rank: .lifecycle)
 
     func start(_ cache: Cache) {
         state.withLock { $0.isRunning = true }
-        cache.memory.events.setWake { [state] in state.update { $0.hasEvents = true } }
+        cache.memory.events.setWake { [state] in state.update { $0.isAwake = true } }
+        cache.memory.release.setWake { [state] in state.update { $0.isAwake = true } }
         let thread = OSThread(name: "cache-trim") { [self, memory = cache.memory, options = cache.options] in
             run(memory, options)
         }
@@ -63,13 +68,13 @@ final class Background: Sendable {
     private func wait(until due: Instant) -> State {
         let milliseconds = max(0, due.milliseconds - SystemClock().now().milliseconds)
         return state.wait(milliseconds: milliseconds) { state in
-            let isIdle = !(state.isStopping || state.wantsSweep || state.wantsLimits || state.hasEvents)
+            let isIdle = !(state.isStopping || state.wantsSweep || state.wantsLimits || state.isAwake)
             if isIdle && state.detached.isEmpty { return nil }
             let taken = state
             state.detached = []
             state.wantsSweep = false
             state.wantsLimits = false
-            state.hasEvents = false
+            state.isAwake = false
             return taken
         } ?? State()
     }
@@ -82,8 +87,12 @@ final class Background: Sendable {
         while true {
             let wishes = wait(until: due)
             for flush in wishes.detached { release(flush, memory) }
+            memory.release.freeAll()
             memory.events.deliver()
-            if wishes.isStopping { return }
+            if wishes.isStopping {
+                memory.release.setWake(nil)
+                return memory.release.freeAll()
+            }
             if wishes.wantsLimits { memory.enforceLimits() }
             if wishes.wantsSweep { sweepAll(memory) }
             if clock.now() >= due {

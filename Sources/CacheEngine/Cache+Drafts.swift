@@ -14,6 +14,7 @@ extension Cache {
         guard valueBytes >= 0, valueBytes <= options.entryBytesMax, key.count <= Self.keyBytesMax,
             extended.count <= Self.extendedBytesMax
         else { return nil }
+        // SAFETY: hashing reads the key during the call only.
         let hash = unsafe key.withUnsafeBytes { unsafe memory.hash($0) }
         if valueBytes > memory.valueBytesMax {
             guard let serving = writableDisk else { return nil }
@@ -49,6 +50,7 @@ extension Cache {
         stub.turnIntoStub(valueBytes: valueBytes, file: FileReference(generation: generation, sum: 0))
         stub.flags = flags
         stub.deadline = deadline
+        // SAFETY: the key is copied during the call.
         let file = DraftFile(
             generation: generation, hash: hash, key: unsafe key.withUnsafeBufferPointer { unsafe Array($0) },
             block: nil, disk: disk)
@@ -68,22 +70,29 @@ extension Cache {
 
     // MARK: Waiting
 
-    /// Begins to overcome what `delete`, `touch` or `arithmetic` met. `waiter` gets `.retry`, maybe at once.
+    /// Begins to overcome what `delete`, `touch` or `arithmetic` met.
+    ///
+    /// `waiter` gets `.retry`, maybe at once.
     public func overcome(_ obstacle: Obstacle, key: Span<UInt8>, waiter: Waiter) {
         guard let disk else { return waiter.complete(.retry) }
         switch obstacle {
+        // SAFETY: `startFlight` runs the closure under the lock of the key's shard, which guards a flight's state.
         case .entryOnDisk: startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
         case .journalFull: disk.whenJournalHasRoom(waiter)
         case .valueFile: invariant(false, "only stores write value files")
         }
     }
 
-    /// Begins to overcome what `store` met. `waiter` gets `.retry`, maybe at once.
+    /// Begins to overcome what `store` met.
+    ///
+    /// `waiter` gets `.retry`, maybe at once.
     public func overcome(_ obstacle: Obstacle, draft: inout EntryDraft, waiter: Waiter) {
         guard let disk else { return waiter.complete(.retry) }
         switch obstacle {
         case .journalFull: disk.whenJournalHasRoom(waiter)
         case .entryOnDisk:
+            // SAFETY: the draft owns the block and is borrowed until this returns. The closure runs under the shard's
+            // lock.
             let key = unsafe Span<UInt8>(_unsafeBytes: draft.block.key)
             startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
         case .valueFile:
@@ -93,6 +102,7 @@ extension Cache {
             }
             if case .upload(_, let upload) = draft.body { return upload.whenFinished(waiter) }
             let block = draft.block
+            // SAFETY: the draft owns the block; its key is copied.
             let file = DraftFile(
                 generation: generations.next(), hash: draft.hash, key: unsafe Array(block.key), block: nil, disk: disk)
             draft.hand(to: file)
@@ -100,9 +110,12 @@ extension Cache {
         }
     }
 
-    /// Fetches what a retrieval could not see. `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once.
+    /// Fetches what a retrieval could not see.
+    ///
+    /// `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once.
     public func load(_ key: Span<UInt8>, waiter: Waiter) {
         guard let disk else { return waiter.complete(.absent) }
+        // SAFETY: the closure runs under the lock of the key's shard, which guards a flight's state.
         startFlight(key, disk, stub: waiter) { unsafe $0.state.loads.append(waiter) }
     }
 
@@ -111,6 +124,8 @@ extension Cache {
         _ key: Span<UInt8>, _ disk: DiskTier, stub streamWaiter: Waiter? = nil, join: (Flight) -> Void
     ) {
         let now = clock.now()
+        // SAFETY: the key outlives the call. Blocks and flights are used only under the shard's lock; what leaves it is
+        // copied.
         let hash = unsafe key.withUnsafeBytes { unsafe memory.hash($0) }
         var garbage = Garbage()
         var started: Flight?
@@ -163,6 +178,7 @@ extension Cache {
 
     private func takeWaiters(_ flight: Flight) -> [Waiter] {
         memory.shard(flight.hash).withLock { _ in
+            // SAFETY: a flight's state is guarded by the lock of its key's shard, which is held here.
             let waiters = unsafe flight.state.loads + flight.state.proofs
             unsafe flight.state.loads = []
             unsafe flight.state.proofs = []
@@ -173,6 +189,7 @@ extension Cache {
     /// Gives a flight back, after the operation that it was proof for was executed, or given up.
     public func finish(_ flight: Flight) {
         memory.shard(flight.hash).withLock { shard in
+            // SAFETY: a flight's state is guarded by the lock of its key's shard, which is held here.
             unsafe flight.state.holders -= 1
             if unsafe flight.state.holders <= 0, shard.flights[flight.hash] === flight {
                 shard.flights[flight.hash] = nil

@@ -1,12 +1,14 @@
 // Looking at an entry and changing what is known about it, in one stay under its shard's lock.
 //
-// `edit` shows the caller what the key holds; the caller decides (new deadline, marks, CAS id, an empty entry in place of
-// nothing, deletion); the engine journals and applies the decision. This is what memcached's meta commands are made of:
-// the win and stale marks of one entry are seen and changed by one client at a time.
+// `edit` shows the caller what the key holds; the caller decides (new deadline, marks, CAS id, an empty entry in place
+// of nothing, deletion); the engine journals and applies the decision. This is what memcached's meta commands are made
+// of: the win and stale marks of one entry are seen and changed by one client at a time.
 
 public import Primitives
 
-/// What a key holds, and what is to become of it. Filled by the engine, changed by the closure of `Cache.edit`.
+/// What a key holds, and what is to become of it.
+///
+/// Filled by the engine, changed by the closure of `Cache.edit`.
 @safe
 public struct EntryEdit {
     /// What happens to the entry itself.
@@ -35,6 +37,7 @@ public struct EntryEdit {
     public var isFileOnly: Bool { block?.isStub ?? false }
     /// The value, if it is in memory; valid only inside the closure.
     public var value: UnsafeRawBufferPointer {
+        // SAFETY: the closure that gets this edit runs under the lock of the shard that the block is linked into.
         guard let block, !block.isStub else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
         return unsafe block.value
     }
@@ -73,7 +76,9 @@ public struct EntryEdit {
         hasBinaryKey = block?.marks.contains(.binaryKey) ?? false
     }
 
-    /// Keeps the value readable after the closure. Only for entries whose value is in memory.
+    /// Keeps the value readable after the closure.
+    ///
+    /// Only for entries whose value is in memory.
     public func pin() -> PinnedEntry? {
         guard let block, !block.isStub else { return nil }
         return PinnedEntry(pinning: block, shard: shard)
@@ -82,6 +87,7 @@ public struct EntryEdit {
     /// Names the value of a file-only entry, for `Cache.open`.
     public func streamedValue(of cache: Cache) -> StreamedValue? {
         guard let block, block.isStub else { return nil }
+        // SAFETY: as for `value`; the bytes are copied.
         return unsafe StreamedValue(
             hash: block.hash, key: Array(block.key), metadata: cache.memory.metadata(ofStub: block),
             extended: Array(block.extended))
@@ -123,6 +129,8 @@ extension Cache {
         _ key: Span<UInt8>, now: Instant, flight: Flight? = nil, _ body: (inout EntryEdit) -> Void
     ) -> EditOutcome {
         performDueFlush(now)
+        // SAFETY: the key outlives the call, here and in what this calls. The block is used only under the shard's
+        // lock, which keeps it.
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
             let guarded = memory.shard(hash)
@@ -228,7 +236,8 @@ extension Cache {
     /// A CAS id that no entry has had.
     public func nextCAS() -> UInt64 { generations.next() }
 
-    /// Opens the value that an edit found in a file: `waiter` gets `.stream`, or `.absent` if it cannot be read any more.
+    /// Opens the value that an edit found in a file: `waiter` gets `.stream`, or `.absent` if it cannot be read any
+    /// more.
     public func open(_ value: StreamedValue, waiter: Waiter) {
         guard let disk else { return waiter.complete(.absent) }
         disk.enqueue(

@@ -4,9 +4,12 @@ public import Primitives
 import Synchronization
 
 extension Cache {
-    /// Opens a cache. With a disk tier, what an earlier process stored in the directory is served at once.
+    /// Opens a cache.
     ///
-    /// - Throws: `CacheError` when an option makes no sense, the directory is in use by another cache, or cannot be used.
+    /// With a disk tier, what an earlier process stored in the directory is served at once.
+    ///
+    /// - Throws: `CacheError` when an option makes no sense, the directory is in use by another cache, or cannot be
+    ///   used.
     ///   Nothing in it was changed then.
     public static func open(
         _ options: CacheOptions, clock: any TimeSource = SystemClock(),
@@ -85,6 +88,7 @@ extension Cache {
 
     /// A flush must not be lost: while the journal has no room, the store is marked as not to be believed.
     private func journalFlush(_ header: JournalHeader, _ disk: DiskTier) {
+        // SAFETY: all three buffers are empty.
         let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         if unsafe disk.journal.append(header, key: nothing, extended: nothing, value: nothing) == nil {
             disk.discardStore("a flush did not fit into the journal")

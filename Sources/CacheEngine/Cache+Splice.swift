@@ -16,6 +16,8 @@ extension Cache {
         let guarded = memory.shard(hash)
         var garbage = Garbage()
         let outcome = guarded.withLock { shard -> StoreOutcome in
+            // SAFETY: the draft owns its block until it is placed. The present block is used under the shard's lock,
+            // which keeps it; a joining outside the lock holds a pin.
             let found = unsafe presence(hash, draft.block.key, &shard, now: now, flight: flight, garbage: &garbage)
             switch found {
             case .unknown: return .unresolved(.entryOnDisk)
@@ -48,6 +50,8 @@ extension Cache {
     ) -> StoreOutcome {
         let addition = draft.block
         guard let joined = present.copy(valueBytes: present.valueBytes + addition.valueBytes) else { return .noRoom }
+        // SAFETY: the shard is locked and the draft owns the addition, so both stay; `join` checks that the lengths add
+        // up.
         unsafe joined.join(present.value, addition.value, isAppend: isAppend)
         joined.cas = draft.terms.explicitCAS ?? generations.next()
         joined.stamp(now)
@@ -75,15 +79,23 @@ extension Cache {
         }
         guard let addition = draft.addition else { return .noRoom }
         let total = present.valueBytes + draft.valueBytes
+        let generation = generations.next()
+        // Made here, under the lock, because it takes over what the present entry's header says.
+        let keepsValue = !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax
+        let joined =
+            keepsValue
+            ? present.copy(valueBytes: total)
+            : present.copyAsStub(valueBytes: total, file: FileReference(generation: generation, sum: 0))
+        guard let joined else { return .noRoom }
+        // SAFETY: the shard is locked, so the present block stays; its key is copied.
         let file = DraftFile(
-            generation: generations.next(), hash: draft.hash, key: unsafe Array(present.key), block: nil,
+            generation: generation, hash: draft.hash, key: unsafe Array(present.key), block: joined,
             baseCAS: present.cas, disk: disk)
         draft.renewSplice(
             SpliceRequest(
                 file: file, base: PinnedEntry(pinning: present, shard: guarded),
                 baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
-                addition: addition, isAppend: isAppend,
-                keepsValue: !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax))
+                addition: addition, isAppend: isAppend, keepsValue: keepsValue))
         return .unresolved(.valueFile)
     }
 }
@@ -101,6 +113,7 @@ extension EntryDraft {
 
     /// The draft's value as what is to be joined; nil if it could not be uploaded.
     fileprivate var addition: Addition? {
+        // SAFETY: the draft owns its block, and the value is complete; it is copied.
         guard isStreamed else { return unsafe .bytes(Array(block.value)) }
         guard let file, let finished = file.finished else { return nil }
         let metadata = EntryMetadata(
@@ -138,7 +151,9 @@ final class SpliceRequest: Sendable {
         return self
     }
 
-    /// Writes the joined value. Runs on a disk thread.
+    /// Writes the joined value.
+    ///
+    /// Runs on a disk thread.
     func run(_ reader: DiskReader, _ disk: DiskTier) {
         do throws(ValueFileError) {
             var writer = try disk.createFile(file)
@@ -146,9 +161,8 @@ final class SpliceRequest: Sendable {
             try appendBase(to: &writer, reader)
             if isAppend { try appendAddition(to: &writer, reader) }
             let finished = try writer.finish(sync: disk.syncsFiles)
-            let block = joinedBlock(finished)
-            file.state.withLock { $0.block = block }
-            file.finish(block == nil ? .failed : .finished(finished))
+            complete(finished)
+            file.finish(.finished(finished))
         } catch {
             disk.noteWriteFailure(error)
             file.finish(.failed)
@@ -157,18 +171,15 @@ final class SpliceRequest: Sendable {
         waiter?.complete(.retry)
     }
 
-    /// The joined entry: with its value, or as a stub if it is too large for memory, or was made from a stub.
-    private func joinedBlock(_ finished: FinishedValueFile) -> EntryBlock? {
-        if !keepsValue {
-            return base.block.copyAsStub(
-                valueBytes: finished.valueBytes,
-                file: FileReference(generation: file.generation, sum: finished.valueSum))
+    /// Puts into the joined entry, which nobody else knows yet, what was not known when it was made.
+    private func complete(_ finished: FinishedValueFile) {
+        guard let joined = file.state.withLock({ $0.block }) else { return }
+        guard keepsValue, case .bytes(let bytes) = addition else {
+            joined.file = FileReference(generation: file.generation, sum: finished.valueSum)
+            return
         }
-        guard case .bytes(let bytes) = addition, let block = base.block.copy(valueBytes: finished.valueBytes) else {
-            return nil
-        }
-        unsafe bytes.withUnsafeBytes { unsafe block.join(base.value, $0, isAppend: isAppend) }
-        return block
+        // SAFETY: `base` pins its block, and a value does not change once it is linked. `join` checks the lengths.
+        unsafe bytes.withUnsafeBytes { unsafe joined.join(base.value, $0, isAppend: isAppend) }
     }
 
     private func appendAddition(
@@ -177,6 +188,7 @@ final class SpliceRequest: Sendable {
         switch addition {
         case .bytes(let bytes):
             let span = bytes.span
+            // SAFETY: the writer copies or writes the bytes during the call.
             try unsafe span.withUnsafeBytes { bytes throws(ValueFileError) in try unsafe writer.append(bytes) }
         case .upload(_, let metadata): try appendFile(metadata, to: &writer, reader)
         }
@@ -185,6 +197,7 @@ final class SpliceRequest: Sendable {
     private func appendBase(
         to writer: inout ValueFileWriter, _ reader: DiskReader
     ) throws(ValueFileError) {
+        // SAFETY: `base` pins its block for as long as this request lives; the writer keeps no pointer.
         guard let metadata = baseMetadata else { return try unsafe writer.append(base.value) }
         try appendFile(metadata, to: &writer, reader)
     }
@@ -196,6 +209,8 @@ final class SpliceRequest: Sendable {
         let key = file.key
         let source = try reader.files.open(key: key.span, expecting: metadata)
         try source.verify()
+        // SAFETY: the chunk is freed when this returns; `part` is at most the chunk, and reader and writer keep no
+        // pointer.
         let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: ValueStream.chunkBytes, alignment: 16)
         defer { unsafe chunk.deallocate() }
         var offset = 0

@@ -1,4 +1,5 @@
-// The cache: the request path across both tiers, whole, in one file.
+// The cache: the request path across both tiers, in one file but for numbers, joined values and edits, which are made
+// of the same parts (`Cache+Numbers.swift`, `Cache+Splice.swift`, `Cache+Edit.swift`).
 //
 // Every operation is one short stay under one shard's lock:
 //
@@ -8,13 +9,15 @@
 // know from memory (`Presence.unknown`) or do without the disk comes back as `.unresolved`; the caller overcomes the
 // obstacle and executes the same operation again. Blocks that leave memory are freed after the lock was let go.
 //
-// The rule that keeps both tiers in step: what memory holds for a key is the newest; if memory holds nothing, the pending
-// table knows whether the journal does; only if neither knows the key is the row on disk believed.
+// The rule that keeps both tiers in step: what memory holds for a key is the newest; if memory holds nothing, the
+// pending table knows whether the journal does; only if neither knows the key is the row on disk believed.
 
 public import Primitives
 import Synchronization
 
-/// A two-tier cache: memory with LRU eviction over an optional, persistent disk tier. Thread-safe.
+/// A two-tier cache: memory with LRU eviction over an optional, persistent disk tier.
+///
+/// Thread-safe.
 ///
 /// The operations in this file never block on the disk, for event loops. Programs that may block, or that are
 /// asynchronous, use those of `API/`.
@@ -29,11 +32,18 @@ public final class Cache: Sendable {
     let background: Background
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
     let flushDue: Atomic<Int64>
-    /// The default and the longest TTL, in ms; Int64.max: none. `options` has those of the start.
+    /// The default and the longest TTL, in ms; Int64.max: none.
+    ///
+    /// `options` has those of the start.
     let standardTTL: Atomic<Int64>
     let longestTTL: Atomic<Int64>
 
     // MARK: What a key holds
+
+    // SAFETY: of the whole file. A key is a buffer of the caller's, or of a block, that outlives the call. Blocks and
+    // flights are used only under the lock of their shard, which keeps them; blocks of drafts belong to the draft. The
+    // journal keeps a record until its write is no longer pending, which takes the same lock. An `EntryView` is shown
+    // to a closure that runs under the lock.
 
     /// What is known about a key under its shard's lock.
     enum Presence {
@@ -125,7 +135,9 @@ public final class Cache: Sendable {
 
     // MARK: Storage
 
-    /// Stores a complete draft. The draft is spent, unless the outcome is `.unresolved`.
+    /// Stores a complete draft.
+    ///
+    /// The draft is spent, unless the outcome is `.unresolved`.
     public func store(
         _ draft: inout EntryDraft, _ mode: WriteMode, now: Instant, flight: Flight? = nil
     ) -> StoreOutcome {
@@ -264,8 +276,8 @@ public final class Cache: Sendable {
 
     /// Removes the key's entry from both tiers.
     ///
-    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`, and `.deleted` where
-    /// only the disk knows. With `cas` only an entry with that id is removed.
+    /// With `isBlind` the caller does not ask whether there was one: never `.unresolved(.entryOnDisk)`, and `.deleted`
+    /// where only the disk knows. With `cas` only an entry with that id is removed.
     public func delete(
         _ key: Span<UInt8>, isBlind: Bool = false, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
     ) -> DeleteOutcome {
@@ -335,76 +347,6 @@ public final class Cache: Sendable {
         return false
     }
 
-    // MARK: Numbers
-
-    /// Adds to, or subtracts from, the decimal number that the key holds, and shows the entry to `body` afterwards.
-    ///
-    /// As memcached: additions wrap at 2^64, subtractions stop at 0, and a result that is not longer than the old value
-    /// is padded with spaces to its length.
-    public func arithmetic(
-        _ key: Span<UInt8>, delta: UInt64, isIncrement: Bool, terms: NumberTerms = NumberTerms(), now: Instant,
-        flight: Flight? = nil, _ body: (EntryView) -> Void = { _ in }
-    ) -> ArithmeticOutcome {
-        performDueFlush(now)
-        return unsafe key.withUnsafeBytes { key in
-            let hash = unsafe memory.hash(key)
-            let reference = unsafe memory.reference(hash)
-            var garbage = Garbage()
-            let outcome = memory.withShard(hash) { shard -> ArithmeticOutcome in
-                let result: UInt64
-                let fresh: EntryBlock?
-                var old: EntryBlock?
-                switch unsafe presence(hash, key, &shard, now: now, flight: flight, garbage: &garbage) {
-                case .unknown: return .unresolved(.entryOnDisk)
-                case .absent:
-                    guard let initial = terms.initial else { return .notFound }
-                    result = initial
-                    fresh = unsafe makeNumber(initial, terms, hash, key)
-                case .resident(let block):
-                    if let cas = terms.compare, cas != block.cas { return .exists }
-                    guard !block.isStub, let number = unsafe DecimalValue.parse(block.value) else { return .notNumeric }
-                    result = isIncrement ? number &+ delta : (number > delta ? number - delta : 0)
-                    fresh = changeNumber(result, terms, of: block)
-                    old = block
-                }
-                guard let fresh else { return .notNumeric }
-                fresh.cas = terms.explicitCAS ?? generations.next()
-                fresh.stamp(now)
-                guard journalEntry(fresh, generation: generations.next(), file: nil, &shard) else {
-                    fresh.free()
-                    return .unresolved(.journalFull)
-                }
-                install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
-                body(unsafe EntryView(block: fresh, shard: reference))
-                return .value(result)
-            }
-            garbage.free()
-            return outcome
-        }
-    }
-
-    private func makeNumber(
-        _ number: UInt64, _ terms: NumberTerms, _ hash: UInt64, _ key: UnsafeRawBufferPointer
-    ) -> EntryBlock? {
-        let block = unsafe EntryBlock.make(
-            key: Span(_unsafeBytes: key), extended: Span(), storedValueBytes: DecimalValue.storedBytes(number, over: 0),
-            hash: hash)
-        guard let block else { return nil }
-        unsafe DecimalValue.write(number, to: block.stored)
-        block.deadline = capped(terms.initialDeadline)
-        if terms.hasBinaryKey { block.marks.insert(.binaryKey) }
-        return block
-    }
-
-    private func changeNumber(_ number: UInt64, _ terms: NumberTerms, of block: EntryBlock) -> EntryBlock? {
-        guard let fresh = block.copy(valueBytes: DecimalValue.storedBytes(number, over: block.valueBytes)) else {
-            return nil
-        }
-        unsafe DecimalValue.write(number, to: fresh.stored)
-        if let deadline = terms.deadline { fresh.deadline = capped(deadline) }
-        return fresh
-    }
-
     // MARK: The journal
 
     /// Whether a write has to be journalled, may go on without, or has to wait.
@@ -438,8 +380,9 @@ public final class Cache: Sendable {
             header.fileKiB = UInt32(file.fileBytes >> 10)
         }
         let value = unsafe file == nil && !block.isStub ? block.value : UnsafeRawBufferPointer(start: nil, count: 0)
-        guard let place = unsafe disk.journal.append(
-            header, key: block.key, extended: block.extended, value: value)
+        guard
+            let place = unsafe disk.journal.append(
+                header, key: block.key, extended: block.extended, value: value)
         else { return false }
         shard.pending.put(
             block.hash, PendingWrite(kind: .entry, sequence: place.sequence, position: place.position))
@@ -459,8 +402,10 @@ public final class Cache: Sendable {
         return true
     }
 
-    /// Journals the block's deadline. If the entry itself is still in the journal it is journalled again, whole, so that
-    /// the newest record of a key always says everything.
+    /// Journals the block's deadline.
+    ///
+    /// If the entry itself is still in the journal it is journalled again, whole, so that the newest record of a key
+    /// always says everything.
     func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
         if let write = shard.pending.find(block.hash), write.kind == .entry {

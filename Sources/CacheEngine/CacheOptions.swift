@@ -68,7 +68,9 @@ public enum PowerLossPolicy: String, Sendable, CaseIterable {
 
 /// Place and limits of the disk tier.
 public struct DiskOptions: Sendable {
-    /// The directory, made if missing. One process at a time.
+    /// The directory, made if missing.
+    ///
+    /// One process at a time.
     public var directory: String
     /// Allocated bytes of the whole directory.
     public var bytesMax = 1 << 30
@@ -80,7 +82,9 @@ public struct DiskOptions: Sendable {
     public var ageBase = AgeBase.access
     /// Bytes to leave free on the file system; nil: no check.
     public var freeBytesMin: Int?
-    /// Values up to this many bytes live in the index, larger ones in files. May change at any time.
+    /// Values up to this many bytes live in the index, larger ones in files.
+    ///
+    /// May change at any time.
     public var inlineBytesMax = 20 << 10
     /// What survives what.
     public var durability = Durability.process

@@ -105,7 +105,9 @@ public struct DiskStatistics: Sendable, Equatable {
 }
 
 extension Cache {
-    /// Counts and sizes now. Locks each shard for a moment.
+    /// Counts and sizes now.
+    ///
+    /// Locks each shard for a moment.
     public func statistics() -> CacheStatistics {
         var total = CacheStatistics()
         let now = clock.now().bootSeconds

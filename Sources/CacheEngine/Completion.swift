@@ -2,7 +2,9 @@
 
 import Primitives
 
-/// Where completions go. One per event loop.
+/// Where completions go.
+///
+/// One per event loop.
 public protocol CompletionQueue: AnyObject, Sendable {
     /// Takes a completion. Called on a disk thread, or from inside the call that registered the waiter: it must only
     /// enqueue and wake, never call back into the cache.

@@ -54,7 +54,9 @@ public struct NumberTerms: Equatable, Sendable {
     public init() {}
 }
 
-/// Why an operation could not be finished without waiting. See `Cache.overcome`.
+/// Why an operation could not be finished without waiting.
+///
+/// See `Cache.overcome`.
 public enum Obstacle: Equatable, Sendable {
     /// What the key holds is only known on disk.
     case entryOnDisk
@@ -84,8 +86,8 @@ public enum StoreOutcome: Equatable, Sendable {
     case exists
     /// Compared, but the key holds nothing.
     case notFound
-    /// There is neither memory nor disk space for the value; the key holds nothing now. Also the answer of a condition on
-    /// a streamed value that a flush overtook; the key holds what it held then.
+    /// There is neither memory nor disk space for the value; the key holds nothing now. Also the answer of a condition
+    /// on a streamed value that a flush overtook; the key holds what it held then.
     case noRoom
     /// Nothing happened yet; overcome the obstacle and store the same draft again.
     case unresolved(Obstacle)

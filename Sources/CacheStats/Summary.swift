@@ -1,7 +1,7 @@
 // The page for people: what a server is, what it does, how full it is, and what is wrong with it, from top to bottom.
 //
-// Works with every memcached-compatible server: what a server does not tell is left out. The parts about tiers, disk and
-// journal come from names that only ours sends.
+// Works with every memcached-compatible server: what a server does not tell is left out. The parts about tiers, disk
+// and journal come from names that only ours sends.
 
 import CacheClient
 import Primitives

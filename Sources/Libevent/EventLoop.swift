@@ -37,7 +37,7 @@ public final class EventLoop {
     /// The version of the library, such as `2.1.12-stable`.
     public static var libraryVersion: String {
         // SAFETY: a constant string of the library's.
-        unsafe String(cString: event_get_version())
+        unsafe String(cString: clibevent_version())
     }
 
     // SAFETY: made in init, freed in deinit, used only on `thread`; watches hold the loop, so they die before it.
@@ -48,20 +48,14 @@ public final class EventLoop {
     ///
     /// - Throws: `EventLoopError` when the kernel refuses an epoll descriptor or memory.
     public init() throws(EventLoopError) {
-        guard let configuration = unsafe event_config_new() else {
-            throw EventLoopError(operation: "event_config_new", code: ENOMEM)
-        }
-        defer { unsafe event_config_free(configuration) }
-        // One thread uses the base, so its locks would be pure cost.
-        _ = unsafe event_config_set_flag(configuration, Int32(EVENT_BASE_FLAG_NOLOCK.rawValue))
-        guard let base = unsafe event_base_new_with_config(configuration) else {
+        guard let base = unsafe clibevent_base_new() else {
             throw EventLoopError(operation: "event_base_new", code: errno)
         }
         unsafe self.base = base
         thread = pthread_self()
     }
 
-    deinit { unsafe event_base_free(base) }
+    deinit { unsafe clibevent_base_free(base) }
 
     /// Turns until `endOfTurn` answers `.stop`.
     ///
@@ -72,8 +66,7 @@ public final class EventLoop {
         preconditionOnThread()
         var next = NextTurn.poll
         while next != .stop {
-            let flags = EVLOOP_ONCE | (next == .poll ? EVLOOP_NONBLOCK : 0) | EVLOOP_NO_EXIT_ON_EMPTY
-            let result = unsafe event_base_loop(base, flags)
+            let result = unsafe clibevent_base_turn(base, next == .wait ? 1 : 0)
             invariant(result >= 0, "event_base_loop failed: \(systemMessage(errno))")
             next = endOfTurn()
         }

@@ -54,7 +54,7 @@ public final class Listener {
 
     private func acceptAll() {
         for _ in 0..<Self.acceptedPerTurnMax {
-            let connection = accept4(fd, nil, nil, Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue))
+            let connection = clibevent_accept(fd)
             if connection >= 0 {
                 pauseMilliseconds = Self.pauseMillisecondsMin
                 onConnection(connection)

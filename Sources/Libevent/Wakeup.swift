@@ -17,7 +17,7 @@ public final class Wakeup: Sendable {
     ///
     /// - Throws: `EventLoopError` when the kernel refuses one.
     public init() throws(EventLoopError) {
-        fd = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+        fd = clibevent_eventfd()
         guard fd >= 0 else { throw EventLoopError(operation: "eventfd", code: errno) }
     }
 

@@ -11,8 +11,9 @@ internal import Primitives
 /// One libevent event with the action that it runs.
 @safe
 final class Event {
-    // SAFETY: made in init, freed in deinit; `loop` is held, so the base outlives the event.
-    private let raw: UnsafeMutablePointer<event>
+    // SAFETY: made at the end of init, freed in deinit; `loop` is held, so the base outlives the event. nil only inside
+    // init, because libevent needs this object's address.
+    private var raw: OpaquePointer?
     private let loop: EventLoop
     private let action: () -> Void
 
@@ -23,37 +24,26 @@ final class Event {
         loop.preconditionOnThread()
         self.loop = loop
         self.action = action
-        // libevent needs this object's address, so the event is assigned last.
-        unsafe raw = .allocate(capacity: 1)
         let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
-        let result = unsafe event_assign(
-            raw, loop.base, descriptor, Int16(truncatingIfNeeded: kinds), { _, _, argument in unsafe fire(argument) },
-            argument)
-        invariant(result == 0, "event_assign refused fd \(descriptor), kinds \(kinds)")
+        unsafe raw = clibevent_event_new(
+            loop.base, descriptor, kinds, { argument in unsafe fire(argument) }, argument)
+        invariant(unsafe raw != nil, "event_new refused fd \(descriptor), kinds \(kinds)")
     }
 
     deinit {
         loop.preconditionOnThread()
-        unsafe event_del(raw)
-        unsafe raw.deallocate()
+        unsafe clibevent_event_free(raw)
     }
 
     /// Makes the event pending, with a timeout if given.
     func add(afterMilliseconds milliseconds: Int64? = nil) throws(EventLoopError) {
-        var result: Int32
-        if let milliseconds {
-            var interval = timeval(
-                tv_sec: Int(milliseconds / 1000), tv_usec: Int(milliseconds % 1000) * 1000)
-            result = unsafe event_add(raw, &interval)
-        } else {
-            result = unsafe event_add(raw, nil)
-        }
+        let result = unsafe clibevent_event_add(raw, milliseconds ?? -1)
         guard result == 0 else { throw EventLoopError(operation: "event_add", code: errno) }
     }
 
     /// Takes the event off the loop.
     func remove() {
-        let result = unsafe event_del(raw)
+        let result = unsafe clibevent_event_remove(raw)
         invariant(result == 0, "event_del failed")
     }
 
@@ -87,8 +77,8 @@ public final class Watch {
     ///
     /// The descriptor must stay open while the watch lives.
     public init(loop: EventLoop, fd: Int32, _ interest: Interest, action: @escaping () -> Void) {
-        let kind = interest == .readable ? EV_READ : EV_WRITE
-        event = Event(loop: loop, descriptor: fd, kinds: kind | EV_PERSIST, action: action)
+        let kind = interest == .readable ? CLIBEVENT_READABLE : CLIBEVENT_WRITABLE
+        event = Event(loop: loop, descriptor: fd, kinds: Int32(kind | CLIBEVENT_PERSISTENT), action: action)
     }
 
     /// Starts watching.
@@ -142,7 +132,8 @@ public final class SignalWatch {
     ///
     /// - Throws: `EventLoopError` when the signal cannot be caught or memory is refused.
     public init(loop: EventLoop, signal: Int32, action: @escaping () -> Void) throws(EventLoopError) {
-        event = Event(loop: loop, descriptor: signal, kinds: EV_SIGNAL | EV_PERSIST, action: action)
+        event = Event(
+            loop: loop, descriptor: signal, kinds: Int32(CLIBEVENT_SIGNAL | CLIBEVENT_PERSISTENT), action: action)
         try event.add()
     }
 }

@@ -5,7 +5,9 @@
 /// `@unchecked Sendable` because the hand-over is a promise of the owner's, not something the type can check. The owner
 /// writes beside each use which thread may touch the value.
 public struct Confined<Value>: @unchecked Sendable {
-    /// The value. Only for the thread that owns it now.
+    /// The value.
+    ///
+    /// Only for the thread that owns it now.
     public let value: Value
 
     /// Wraps `value` for the hand-over.

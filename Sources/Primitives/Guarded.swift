@@ -42,8 +42,8 @@ public final class Guarded<Value: ~Copyable>: Sendable {
         // state cannot be. The lock without a value is part of the same API for such uses.
         @usableFromInline let mutex = Mutex(())
     #endif
-    // SAFETY: allocated in `init`, freed in `deinit`, reached only between `acquire` and `release`. Behind a pointer, so
-    // that the run time does not check the exclusivity that the lock already gives.
+    // SAFETY: allocated in `init`, freed in `deinit`, reached only between `acquire` and `release`. Behind a pointer,
+    // so that the run time does not check the exclusivity that the lock already gives.
     @usableFromInline nonisolated(unsafe) let value: UnsafeMutablePointer<Value>
     @usableFromInline let rank: LockRank
 

@@ -1,5 +1,5 @@
-// Writes JSON (RFC 8259) in one line. Commas are its business, nesting the caller's: a debug build traps on a key outside
-// of an object, a value without a key, or an end without a beginning.
+// Writes JSON (RFC 8259) in one line. Commas are its business, nesting the caller's: a debug build traps on a key
+// outside of an object, a value without a key, or an end without a beginning.
 
 /// Builds one JSON text; not for the request path.
 public struct JSONWriter: Sendable {

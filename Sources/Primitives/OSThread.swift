@@ -42,7 +42,9 @@ public final class OSThread: Sendable {
         invariant(result == 0, "pthread_create \(name): errno \(result)")
     }
 
-    /// Waits until the closure has returned. Call exactly once.
+    /// Waits until the closure has returned.
+    ///
+    /// Call exactly once.
     public func join() {
         let result = unsafe pthread_join(id, nil)
         invariant(result == 0, "pthread_join \(name): errno \(result)")

@@ -42,6 +42,7 @@ public struct DumpedEntry: Sendable, Equatable {
 extension ByteBuffer {
     /// Appends `key=<key> exp=<time> la=<time> cas=<unique> fetch=<yes or no> cls=1 size=<bytes> flags=<flags> `.
     public mutating func appendMetadump(key: UnsafeRawBufferPointer, _ entry: DumpedEntry) {
+        // SAFETY: the caller keeps the key during the call, which copies it; also below.
         append("key=")
         unsafe append(uriEncoded: key)
         append(" exp=")

@@ -27,8 +27,8 @@ struct BenchOptionsTests {
     @Test("every option")
     func everyOption() throws {
         let settings = try settings(
-            "-c 8 -t 2 -P 16 --ratio 3:2 -k 5000 --key-prefix p/ --key-size 40 --value-size 1KiB-2KiB --distribution zipf:0.99"
-                + " -n 99 --rate 1000 --ttl 60 --warm --seed 7 --no-verify --json -q [::1]:99")
+            "-c 8 -t 2 -P 16 --ratio 3:2 -k 5000 --key-prefix p/ --key-size 40 --value-size 1KiB-2KiB"
+                + " --distribution zipf:0.99 -n 99 --rate 1000 --ttl 60 --warm --seed 7 --no-verify --json -q [::1]:99")
         #expect(settings.connections == 8 && settings.threads == 2 && settings.pipeline == 16)
         #expect(settings.setShare == 3 && settings.getShare == 2 && settings.keys == 5000 && settings.keyPrefix == "p/")
         #expect(

@@ -1,5 +1,5 @@
-// A small memcached on a loopback port inside the test, which can be told to lie: the proof that the client and the load
-// generator notice. One thread per connection; every thread ends when its peer closes or the server is stopped.
+// A small memcached on a loopback port inside the test, which can be told to lie: the proof that the client and the
+// load generator notice. One thread per connection; every thread ends when its peer closes or the server is stopped.
 
 import CacheClient
 import Foundation

@@ -1,9 +1,9 @@
 // Runs the outside proof (`Tests/Conformance/run`) as part of the Swift tests, one test per suite.
 //
-// The suites are Python programs that start the built daemon as a process and talk to it over the wire, next to Debian's
-// memcached and unmodified client libraries; what they check is described in Tests/Conformance/README.md. This file only
-// starts them, shows what they print when they fail, and hands over the path of the daemon that this build made. Each run
-// is bounded in time by its own `--limit`.
+// The suites are Python programs that start the built daemon as a process and talk to it over the wire, next to
+// Debian's memcached and unmodified client libraries; what they check is described in Tests/Conformance/README.md. This
+// file only starts them, shows what they print when they fail, and hands over the path of the daemon that this build
+// made. Each run is bounded in time by its own `--limit`.
 
 import Foundation
 import Testing
@@ -14,6 +14,9 @@ struct ConformanceTests {
         "suite against cache-daemon",
         arguments: [
             ["clients"],
+            ["clients-more"],
+            ["proxy"],
+            ["documents"],
             ["wire"],
             ["badinput"],
             ["differential", "--commands", "20000"],

@@ -117,7 +117,13 @@ struct DiskOrderTests {
         let large = [UInt8](repeating: 120, count: 3_000_000)
         let client = try Conversation(owning: try coldCache(["l": large], in: directory))
         client.say("get l\r\n")
-        _ = client.deliver(client.held.take(1))
+        // The lookup may first say only that memory knows the entry now, and the session looks again.
+        var found = client.held.take(1)
+        while !found.isEmpty, !found.contains(where: { if case .stream = $0.outcome { true } else { false } }) {
+            client.deliver(found)
+            found = client.held.take(1)
+        }
+        client.deliver(found)
         client.isReading = false
         client.deliver(client.held.take(1))
         #expect(client.held.takeAll().isEmpty, "the next chunk is requested only when this one is sent")

@@ -8,6 +8,13 @@ import Testing
 
 @testable import CacheDaemon
 
+/// The lines of a dump, which end in LF or CR LF.
+///
+/// CR LF is one character of a Swift string, so splitting at "\n" would miss it.
+private func linesOf(_ reply: String) -> [String] {
+    reply.replacing("\r\n", with: "\n").split(separator: "\n").map(String.init)
+}
+
 struct KeyDumpTests {
     @Test("a dump shows every key once, in both tiers, while other requests wait their turn behind it")
     func dump() throws {
@@ -16,7 +23,7 @@ struct KeyDumpTests {
             owning: coldCache(["cold": Array("c".utf8), "file": [UInt8](repeating: 1, count: 50_000)], in: directory))
         client.say("set warm 5 0 4\r\nwarm\r\n")
         let reply = client.say("lru_crawler metadump all\r\nget warm\r\n") + client.finish()
-        let lines = reply.replacing("\r\n", with: "\n").split(separator: "\n").map(String.init)
+        let lines = linesOf(reply)
         #expect(lines.first == "OK")
         let keys = lines.filter { $0.hasPrefix("key=") }.map { $0.split(separator: " ")[0] }
         #expect(Set(keys) == ["key=cold", "key=file", "key=warm"] && keys.count == 3)
@@ -36,8 +43,7 @@ struct KeyDumpTests {
         client.isReading = true
         client.run()
         let reply = client.takeReplies() + client.finish()
-        let lines = reply.replacing("\r\n", with: "\n").split(separator: "\n")
-        #expect(lines.filter { $0.hasPrefix("key=") }.count == 5000)
+        #expect(linesOf(reply).filter { $0.hasPrefix("key=") }.count == 5000)
         #expect(reply.hasSuffix("END\r\n"))
     }
 
@@ -202,7 +208,8 @@ struct StatisticsTests {
         client.say("stats detail on\r\n")
         client.cache.trim(.memory, to: .entries(0))
         _ = client.say("get p:a p:b plain q:c\r\n") + client.finish()
-        _ = client.say("mg p:a\r\nms p:a 1\r\nx\r\nset p:b 0 0 1\r\nx\r\ndelete p:b\r\nmd p:z\r\ntouch p:a 1\r\n") + client.finish()
+        let batch = "mg p:a\r\nms p:a 1\r\nx\r\nset p:b 0 0 1\r\nx\r\ndelete p:b\r\nmd p:z\r\ntouch p:a 1\r\n"
+        _ = client.say(batch) + client.finish()
         let lines = Set(client.say("stats detail dump\r\n").split(separator: "\r\n"))
         #expect(lines == ["PREFIX p get 3 hit 2 set 2 del 2", "PREFIX q get 1 hit 0 set 0 del 0", "END"])
         client.say("stats detail off\r\n")

@@ -42,6 +42,8 @@ struct OptionsRefusalTests {
         (["-l", "a:"], ["--listen: '' is not a port from 0 to 65535"]),
         (["-l", "[::1"], ["--listen: '[::1' lacks a ]"]),
         (["-l", "[::1]5"], ["--listen: '[::1]5': after ] only :PORT may stand"]),
+        (["-l", "a:b:c"], ["--listen: 'a:b:c' is neither HOST:PORT nor an IPv6 address"]),
+        (["-l", "[a]:5"], ["--listen: '[a]:5' is neither HOST:PORT nor an IPv6 address"]),
         (["-l", "a b"], ["--listen: 'a b' is not a host"]),
         (["-l", "a", "-l", "a:11211"], ["--listen: a:11211 is listed twice"]),
         (["-p", "0"], ["--port: nothing to listen on: TCP is off and no Unix socket is set"]),
@@ -49,7 +51,10 @@ struct OptionsRefusalTests {
         (["-p", "65536"], ["--port: 65536 is not from 0 to 65535"]),
         (["--ttl-default", "2d", "--ttl-max", "1d"], ["--ttl-default: ttl.default (2d) exceeds ttl.max (1d)"]),
         (["-m", "1", "--memory-value-max", "2MiB"], ["--memory-value-max: memory.value_max exceeds memory.limit"]),
-        (["--disk", "16MiB", "--disk-journal", "9MiB"], ["--disk-journal: disk.journal exceeds half of disk.limit"]),
+        (
+            ["--disk", "16MiB", "--disk-journal", "3MiB"],
+            ["--disk-journal: disk.journal exceeds an eighth of disk.limit"]
+        ),
         // All of them, not only the first.
         (
             ["-t", "0", "-c", "0"],
@@ -108,7 +113,7 @@ struct OptionsRefusalTests {
     /// Defaults give way where they would contradict what was set.
     @Test func defaultsGiveWay() throws {
         #expect(try settings(["-m", "1"]).memory.valueBytesMax == 1 << 20)
-        #expect(try settings(["--disk", "16MiB"]).disk.journalBytes == 4 << 20)
+        #expect(try settings(["--disk", "16MiB"]).disk.journalBytes == 2 << 20)
         #expect(try settings(["--disk", "1GiB"]).disk.journalBytes == 64 << 20)
     }
 

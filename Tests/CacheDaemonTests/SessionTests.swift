@@ -127,8 +127,10 @@ struct SessionTests {
 
     @Test(
         "lost framing closes without a word",
-        arguments: [[UInt8](repeating: 0x80, count: 3000), [UInt8](repeating: 0x78, count: 3000),
-            Array("GET / HTTP/1.1\r\nset a 0 0 1\r\nx\r\n".utf8)])
+        arguments: [
+            [UInt8](repeating: 0x80, count: 3000), [UInt8](repeating: 0x78, count: 3000),
+            Array("GET / HTTP/1.1\r\nset a 0 0 1\r\nx\r\n".utf8),
+        ])
     func fatal(bytes: [UInt8]) throws {
         let client = try Conversation(owning: memoryCache())
         #expect(client.say(bytes) == "")

@@ -1,5 +1,5 @@
-"""Hostile and broken input: one exact error line, framing kept where it is certain, the connection closed without a word
-where it is not.
+"""Hostile and broken input: one exact error line, framing kept where it is certain, the connection closed without a
+word where it is not.
 
 Each exchange ends with a `version` whose answer shows that the server is still in step. A canary entry must survive
 all of it. What memcached answers differently is tolerated when the server is a memcached; for our daemon the lines are

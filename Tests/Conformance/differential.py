@@ -8,8 +8,18 @@ counted. After the rounds the counters of `stats` that both keep are compared as
 
 import random
 import re
+import time
 
 from differential_commands import DIFFERENCES, NEWEST_DIFFERS, Generator
+from differential_meta import (
+    META_DIFFERENCES,
+    MetaGenerator,
+    SharedMetaGenerator,
+    normalized,
+    unique_in,
+    without_hit_mark,
+    without_marks,
+)
 from report import Mismatch, brief, expect, expect_true
 
 BATCHES = 4
@@ -38,24 +48,42 @@ COUNTERS = (
 
 
 def run(context):
-    with context.report.case(f"{context.options.commands} random commands get the same answers (seed {context.seed})"):
-        with context.target(max_value="1m") as ours, context.memcached(memory=1024) as theirs:
-            comparison = Comparison(ours, theirs, context.seed)
-            while comparison.commands < context.options.commands:
-                comparison.round(with_differences=True)
-            context.report.note(
-                f"{comparison.commands} commands in {comparison.rounds} rounds against memcached "
-                f"{'.'.join(map(str, theirs.version))}; known differences met: {comparison.met()}, "
-                f"accidents: {comparison.accidents}"
-            )
-            # A server that never pads would look like one accident after the other.
-            expect_true(
-                max(comparison.accidents["padding"], comparison.accidents["long number"])
-                <= 2 + comparison.rounds // 50,
-                f"too many accidents to be accidents: {comparison.accidents} in {comparison.rounds} rounds",
-            )
+    count = context.options.commands
+    for what, other, generator, share in (
+        ("classic commands", context.memcached, Generator, 1.0),
+        ("meta and classic commands, against the newest memcached,", context.newest, MetaGenerator, 1.0),
+        ("meta commands that 1.6.18 has too", context.memcached, SharedMetaGenerator, 0.5),
+    ):
+        with context.report.case(f"{int(count * share)} random {what} get the same answers (seed {context.seed})"):
+            compare(context, other(memory=1024), generator, int(count * share))
     with context.report.case("the counters of stats count the same"):
         compare_counters(context)
+
+
+def compare(context, other, generator, count):
+    """Rounds until `count` commands have been compared."""
+    with context.target(max_value="1m") as ours, other as theirs:
+        begin = time.monotonic()
+        comparison = Comparison(ours, theirs, context.seed, generator)
+        while comparison.commands < count:
+            comparison.round(with_differences=True)
+        context.report.note(
+            f"{comparison.commands} commands in {comparison.rounds} rounds against memcached "
+            f"{'.'.join(map(str, theirs.version))} in {time.monotonic() - begin:.0f} s; "
+            f"known differences met: {comparison.met()}, accidents: {comparison.accidents}"
+        )
+        # A server that never pads would look like one accident after the other.
+        expect_true(
+            max(comparison.accidents["padding"], comparison.accidents["long number"]) <= 2 + comparison.rounds // 50,
+            f"too many accidents to be accidents: {comparison.accidents} in {comparison.rounds} rounds",
+        )
+
+
+class AnsweredDeletes(Generator):
+    """Without `noreply` in delete: such a delete does not ask the disk, and may count a hit for what is not there."""
+
+    def delete(self):
+        return self.line(b"delete", self.key(), self.rng.choice((b"", b"0")))
 
 
 def compare_counters(context):
@@ -64,7 +92,7 @@ def compare_counters(context):
         with context.target(max_value="1m") as ours, context.memcached(memory=1024) as theirs:
             with ours.connect() as one, theirs.connect() as other:
                 before = one.stats(), other.stats()
-            comparison = Comparison(ours, theirs, context.seed + attempt)
+            comparison = Comparison(ours, theirs, context.seed + attempt, AnsweredDeletes)
             for _ in range(20):
                 comparison.round(with_differences=False)
             if not any(comparison.accidents.values()):
@@ -78,7 +106,8 @@ class Accident(Exception):
 
     stray sign: it refused to count a number of 2^63 or more, because its check for a minus sign reads on behind the
     value. long number: a number with a long tail of white space and text is one to memcached; to us, none over
-    16 KiB is. padding: it did not pad a counted number, because one of its threads held the entry just then.
+    16 KiB is. won mark: the difference of that name. padding: it did not pad a counted
+    number, because one of its threads held the entry just then.
     """
 
 
@@ -89,7 +118,8 @@ def was_long(request, history):
 
 
 def without_padding(answer):
-    """A get reply without spaces and lengths."""
+    """A get or mg reply without spaces and lengths."""
+    answer = re.sub(rb"^VA \d+", b"VA", re.sub(rb" s\d+", b"", answer) if answer[:2] in (b"VA", b"HD") else answer)
     return re.sub(rb"(VALUE [^ ]+ \d+) \d+", rb"\1", answer).replace(b" ", b"")
 
 
@@ -115,6 +145,21 @@ def is_stray_sign(request, one, other):
     return before >= 1 << 63
 
 
+def is_hit_mark(request, one, other, history):
+    """Whether two answers to mg or me differ only in the hit mark, after a command of this round that explains it."""
+    if request[:2] not in (b"mg", b"me") or one == other or without_hit_mark(one) != without_hit_mark(other):
+        return False
+    return any(earlier[:3] in (b"ma ", b"inc", b"dec") or b" N" in earlier for earlier in history)
+
+
+def is_won_mark(request, one, other, history):
+    """Whether two meta answers differ only in an entry's marks, after a command that makes the entry anew."""
+    if request[:1] != b"m" or one == other or without_marks(one) != without_marks(other):
+        return False
+    anew = re.compile(rb"^(ma |incr|decr|append|prepend|ms .* M[AP]|md .* x)")
+    return any(anew.match(earlier.split(b"\n")[0]) for earlier in history)
+
+
 class Side:
     """One server in one round: its connection, the uniques it gave, and the names they were replaced by."""
 
@@ -125,7 +170,7 @@ class Side:
         self.names = {}
 
     def filled(self, request):
-        return UNIQUE.sub(lambda match: b"%d" % self.uniques.get(match[1], 12345), request)
+        return UNIQUE.sub(lambda match: b"%d" % self.uniques.get(match[1], 1 << 62), request)
 
     def answers(self, requests):
         """Sends a batch and returns the answer to each request."""
@@ -145,28 +190,44 @@ class Side:
                     self.uniques[words[1]] = int(words[4])
                     words[4] = b"#%d" % self.names.setdefault(int(words[4]), len(self.names))
                 parts.append(b" ".join(words) + b"\r\n" + data)
+            elif words[0] == b"VA" and len(words) >= 2:
+                parts.append(self.meta(request, line) + b"\r\n" + self.connection.exactly(int(words[1]) + 2))
             else:
-                parts.append(line + b"\r\n")
+                parts.append(self.meta(request, line) + b"\r\n")
+
+    def meta(self, request, line):
+        """A line of a meta reply without what is the server's own; its unique is kept for later requests."""
+        if request[:1] != b"m":
+            return line
+        unique = unique_in(line)
+        if unique is not None:
+            self.uniques[request.split()[1]] = unique
+        return normalized(line, self.names)
 
 
 class Comparison:
     """All rounds of one pair of servers."""
 
-    def __init__(self, ours, theirs, seed):
+    def __init__(self, ours, theirs, seed, generator=Generator):
+        self.generator = generator
         self.ours = ours
         self.theirs = theirs
         self.rng = random.Random(seed)
         self.commands = 0
         self.rounds = 0
-        self.accidents = {"stray sign": 0, "padding": 0, "long number": 0}
-        self.differences = dict.fromkeys(DIFFERENCES, 0)
+        self.accidents = {"stray sign": 0, "padding": 0, "long number": 0, "won mark": 0}
+        for server in (ours, theirs):
+            with server.connect() as connection:
+                for _ in range(20):  # so that no entry of a round has the unique 1 or 2
+                    connection.set(b"warm", b"up")
+        self.differences = dict.fromkeys((*DIFFERENCES, *META_DIFFERENCES), 0)
 
     def met(self):
         return ", ".join(f"{count} {name}" for name, count in self.differences.items() if count) or "none"
 
     def round(self, with_differences):
         self.rounds += 1
-        generator = Generator(self.rng, self.rounds)
+        generator = self.generator(self.rng, self.rounds)
         ours, theirs = Side(self.ours), Side(self.theirs)
         history = []
         try:
@@ -174,12 +235,12 @@ class Comparison:
                 generator.begin_batch()
                 batch = [
                     generator.differing()
-                    if with_differences and self.rng.random() < ODDS_OF_DIFFERENCE
+                    if with_differences and generator.differences and self.rng.random() < ODDS_OF_DIFFERENCE
                     else generator.same()
                     for _ in range(BATCH)
                 ]
                 self.compare_batch(ours, theirs, batch, history)
-            if with_differences:
+            if with_differences and self.generator is Generator:
                 self.compare_last(ours, generator.differ_wide_length())
         except Accident as accident:
             self.accidents[str(accident)] += 1
@@ -196,8 +257,17 @@ class Comparison:
                 self.differences[command.difference] += 1
                 if self.ours.dialect == "ours":
                     self.require(command, our_answer, command.ours, "we should", history)
-                if self.theirs.dialect == "old" or command.difference in NEWEST_DIFFERS:
+                if self.theirs.dialect == "old" or command.difference in (*NEWEST_DIFFERS, *META_DIFFERENCES):
                     continue
+            # Neither changes anything, so the states stay the same.
+            if command.request[:3] == b"ma " and our_answer[:2] == b"EX" and their_answer == NOT_NUMERIC:
+                self.differences["order-ma"] += 1
+                continue
+            if is_hit_mark(command.request, our_answer, their_answer, history):
+                self.differences["hit-mark"] += 1
+                continue
+            if is_won_mark(command.request, our_answer, their_answer, history):
+                raise Accident("won mark")
             if self.ours.dialect == "ours" or self.ours.dialect == self.theirs.dialect:
                 self.require(command, our_answer, their_answer, "memcached did", history)
 

@@ -74,6 +74,8 @@ class Command:
 class Generator:
     """Commands of one round, on keys that no other round uses."""
 
+    differences = DIFFERENCES
+
     def __init__(self, rng, round_number):
         self.rng = rng
         prefix = b"r%d:" % round_number

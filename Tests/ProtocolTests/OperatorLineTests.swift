@@ -6,9 +6,10 @@ import Testing
 
 @Suite struct OperatorLineTests {
     @Test func prefixHasMicrosecondsWithAllDigits() {
-        #expect(line { $0.appendWatchPrefix(milliseconds: 1_700_000_000_004, number: 7) } == "ts=1700000000.004000 gid=7 ")
-        #expect(line { $0.appendWatchPrefix(milliseconds: 1_700_000_000_120, number: .max) }
-            == "ts=1700000000.120000 gid=18446744073709551615 ")
+        let early = line { $0.appendWatchPrefix(milliseconds: 1_700_000_000_004, number: 7) }
+        #expect(early == "ts=1700000000.004000 gid=7 ")
+        let late = line { $0.appendWatchPrefix(milliseconds: 1_700_000_000_120, number: .max) }
+        #expect(late == "ts=1700000000.120000 gid=18446744073709551615 ")
     }
 
     @Test func fetches() {
@@ -41,7 +42,8 @@ import Testing
 
     @Test func connections() {
         let tcp = WatchedPeer(host: "::1", port: 4711, descriptor: 8)
-        #expect(line { $0.appendWatchedConnection(tcp, closed: nil) } == "type=conn_new rip=::1 rport=4711 transport=tcp cfd=8")
+        let opened = line { $0.appendWatchedConnection(tcp, closed: nil) }
+        #expect(opened == "type=conn_new rip=::1 rport=4711 transport=tcp cfd=8")
         let unix = WatchedPeer(host: "unix", port: nil, descriptor: 8)
         let reasons: [(CloseReason, String)] = [
             (.normal, "normal"), (.error, "error"), (.idleTimeout, "idle_timeout"), (.shutdown, "shutdown"),

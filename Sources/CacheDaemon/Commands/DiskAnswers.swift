@@ -95,7 +95,9 @@ extension Session {
         slot.untouched = nil
         let isTouch = wish.touch != nil
         if !turn.observation.isEmpty {
-            unsafe wish.key.withUnsafeBytes { unsafe noteLook(at: $0, valueBytes: answer.valueBytes, isGet: true, turn) }
+            unsafe wish.key.withUnsafeBytes { key in
+                unsafe noteLook(at: key, valueBytes: answer.valueBytes, isGet: true, turn)
+            }
         }
         if case .nothing = answer {
             slot.lead.removeAll()

@@ -93,7 +93,9 @@ extension Session {
             turn.output.bytes.append(dump.end)
             return .done(lineBytes)
         }
-        turn.service.watchers.publish(.systemEvents, at: turn.cache.clock.wall()) { $0.append("type=dump status=start") }
+        turn.service.watchers.publish(.systemEvents, at: turn.cache.clock.wall()) { line in
+            line.append("type=dump status=start")
+        }
         phase = .dumping(dump)
         return .done(lineBytes)
     }

@@ -1,8 +1,8 @@
 // watch: a client that reads what others do; and what sessions tell such clients while there are any.
 //
-// A request is observed in one place, before it is executed (`executeObserved`): its line, the look at its keys, and the
-// counts by prefix. What becomes of stores and deletions is told by their handlers. A key that only the disk knows is
-// told when the disk has answered. All of this costs a branch per request while nobody watches.
+// A request is observed in one place, before it is executed (`executeObserved`): its line, the look at its keys, and
+// the counts by prefix. What becomes of stores and deletions is told by their handlers. A key that only the disk knows
+// is told when the disk has answered. All of this costs a branch per request while nobody watches.
 
 import CacheEngine
 import Primitives

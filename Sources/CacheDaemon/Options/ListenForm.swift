@@ -1,5 +1,7 @@
 // The form of `listen`: HOST, HOST:PORT, [IPV6]:PORT, and comma-separated lists of them, as memcached's -l takes them.
 
+import Glibc
+
 /// An address as written: its port may still be the common one.
 struct WrittenAddress: Equatable, Sendable {
     let host: String
@@ -32,6 +34,8 @@ struct WrittenAddress: Equatable, Sendable {
             host = text[...]
         }
         if host.isEmpty { throw ValueProblem("'\(text)' names no host") }
+        let isIPv6 = text.hasPrefix("[") || host.contains(":")
+        if isIPv6, !Self.isIPv6(host) { throw ValueProblem("'\(text)' is neither HOST:PORT nor an IPv6 address") }
         if host.utf8.count > 255 { throw ValueProblem("host name longer than 255 bytes") }
         if host.contains(where: { $0.isWhitespace || $0 == "/" }) { throw ValueProblem("'\(host)' is not a host") }
         self.host = String(host)
@@ -43,6 +47,14 @@ struct WrittenAddress: Equatable, Sendable {
             throw ValueProblem("'\(port)' is not a port from 0 to 65535")
         }
         self.port = number
+    }
+
+    /// Whether `host` is a numeric IPv6 address, with a zone perhaps; see inet_pton(3).
+    private static func isIPv6(_ host: Substring) -> Bool {
+        let digits = String(host.prefix { $0 != "%" })
+        var address = in6_addr()
+        // SAFETY: inet_pton reads the C string and fills the struct; both live until it returns.
+        return unsafe inet_pton(AF_INET6, digits, &address) == 1
     }
 }
 

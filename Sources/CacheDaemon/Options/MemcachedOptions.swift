@@ -1,7 +1,7 @@
 // memcached's `-o name,name=value,...`: what start scripts pass there, as far as it means something here.
 //
-// One name has a counterpart. Names that tune memcached's own memory management are accepted without effect and named in
-// the log, so that such scripts work; those that ask for something which would then be missing are refused.
+// One name has a counterpart. Names that tune memcached's own memory management are accepted without effect and named
+// in the log, so that such scripts work; those that ask for something which would then be missing are refused.
 
 import Primitives
 

@@ -33,7 +33,7 @@ extension OptionSpec {
         .option(
             "max_connections", flag: "max-connections", short: "c", .network, .count(\.connectionsMax, 1...1_000_000),
             reloads: true, "Client connections served at a time.",
-            "More are told `SERVER_ERROR too many connections` and closed."),
+            "More are told `ERROR Too many open connections` and closed."),
         .option(
             "idle_timeout", flag: "idle-timeout", .network, .optionalSpan(\.idleTimeout, anySpan), reloads: true,
             absence: "never", sample: "10m", "Close connections that were silent for so long."),
@@ -106,7 +106,8 @@ extension OptionSpec {
             "Below it, entries are evicted as if the disk limit were reached."),
         .option(
             "disk.inline_max", flag: "disk-inline-max", .disk, .size(\.disk.inlineBytesMax, 0...1 << 20),
-            "Largest value kept inside the index.", "Larger ones are files of their own."),
+            "Largest value kept inside the index.",
+            "Larger ones are files of their own. Values above an eighth of `disk.journal` always are."),
         .option(
             "disk.durability", flag: "durability", .disk, .choice(\.disk.durability, valueName: "LEVEL"),
             "What acknowledged changes survive: none, process or always.",
@@ -122,7 +123,7 @@ extension OptionSpec {
         .option(
             "disk.journal", flag: "disk-journal", .disk, .size(\.disk.journalBytes, 1 << 20...1 << 34),
             "Size of the journal file.",
-            "Changes wait there for the index. At most half of `disk.limit`; if not set, at most a quarter."
+            "Changes wait there for the index. At most an eighth of `disk.limit`."
         ),
         .option(
             "disk.readers", flag: "disk-readers", .disk, .count(\.disk.readers, 1...64),

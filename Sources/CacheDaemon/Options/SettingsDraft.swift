@@ -162,9 +162,9 @@ struct SettingsDraft: Sendable {
         }
         guard settings.disk.isEnabled else { return }
         if origins["disk.journal"] == nil {
-            settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 4)
-        } else if settings.disk.journalBytes > settings.disk.bytesMax / 2 {
-            blame(["disk.journal", "disk.limit"], "disk.journal exceeds half of disk.limit")
+            settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 8)
+        } else if settings.disk.journalBytes > settings.disk.bytesMax / 8 {
+            blame(["disk.journal", "disk.limit"], "disk.journal exceeds an eighth of disk.limit")
         }
     }
 

@@ -1,8 +1,8 @@
 // What `stats` answers: memcached's names in memcached's order with true values, then ours.
 //
-// Values that have no meaning here (LRU segments, slab moves, the binary protocol) are left out, or constant where tools
-// read them. Counters count since the last `stats reset`; sizes and states are as of now. The groups are in their own
-// files. Any thread.
+// Values that have no meaning here (LRU segments, slab moves, the binary protocol) are left out, or constant where
+// tools read them. Counters count since the last `stats reset`; sizes and states are as of now. The groups are in their
+// own files. Any thread.
 
 import CacheEngine
 import Glibc

@@ -1,7 +1,7 @@
 // `stats detail`: gets, hits, stores and deletions by key prefix.
 //
-// A prefix is what stands before the first colon of a key; keys without one are not counted. Kept only while an operator
-// has switched it on, and bounded: prefixes beyond the bound are counted under none. Thread-safe.
+// A prefix is what stands before the first colon of a key; keys without one are not counted. Kept only while an
+// operator has switched it on, and bounded: prefixes beyond the bound are counted under none. Thread-safe.
 
 import Primitives
 

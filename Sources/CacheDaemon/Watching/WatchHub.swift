@@ -1,10 +1,10 @@
 // Who watches, and the log lines that wait for them.
 //
-//     worker: event -> line -> every watcher's ring that wants it -> a message to the watcher's worker -> its connection
+//     worker: event -> line -> ring of every watcher that wants it -> message to the watcher's worker -> its connection
 //
-// While nobody watches, a request costs one branch on a flag that is read once per turn of a connection. Each watcher has
-// a ring of bounded size: what does not fit is counted, and told in a line `skipped=<n>` before the next one that fits.
-// Thread-safe; workers publish, and the watchers' own workers take.
+// While nobody watches, a request costs one branch on a flag that is read once per turn of a connection. Each watcher
+// has a ring of bounded size: what does not fit is counted, and told in a line `skipped=<n>` before the next one that
+// fits. Thread-safe; workers publish, and the watchers' own workers take.
 
 import CacheEngine
 import Primitives
@@ -171,7 +171,9 @@ extension WatchHub {
 
 extension WatchHub.State {
     /// Puts a line into the rings of those who watch `topic`; returns who has to be told.
-    fileprivate mutating func put(_ line: borrowing ByteBuffer, for topic: WatchTopics) -> [(any ConnectionWaker, UInt32)] {
+    fileprivate mutating func put(
+        _ line: borrowing ByteBuffer, for topic: WatchTopics
+    ) -> [(any ConnectionWaker, UInt32)] {
         var told: [(any ConnectionWaker, UInt32)] = []
         for id in watchers.keys {
             guard var watcher = watchers[id], !watcher.topics.isDisjoint(with: topic) else { continue }

@@ -117,6 +117,7 @@ struct BatchRetrieval {
             streams[number] = stream
             goOn(number, box)
         case .chunk:
+            // SAFETY: the chunk is valid until the next request, and copied here.
             if let stream = streams[number] { unsafe entries[number]?.value.append(contentsOf: stream.chunk) }
             goOn(number, box)
         case .retry, .failed:

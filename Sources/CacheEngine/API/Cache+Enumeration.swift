@@ -1,7 +1,8 @@
 // Walking through the entries of a cache: bounded steps, no lock held while the program looks at an entry.
 //
-// What is there, unchanged, from the beginning of a walk to its end is shown exactly once. What is stored, overwritten or
-// removed meanwhile may be shown or not, and an entry that is overwritten may be shown in both versions.
+// Rows are walked in the order of their hashes, so that an entry that is there from the beginning of a walk to its end
+// is shown exactly once, however often it is overwritten or changes tiers. What is stored or removed meanwhile may be
+// shown or not. `EntryWalk` is the same for event loops.
 
 import Primitives
 
@@ -66,24 +67,25 @@ extension Cache {
     }
 
     private func hash(of entry: EntryInfo) -> UInt64 {
+        // SAFETY: hashing reads the bytes during the call only.
         unsafe entry.key.withUnsafeBytes { unsafe memory.hash($0) }
     }
 
     // MARK: Disk
 
-    /// How far a walk through the rows has come.
+    /// How far a walk through the rows has come, by hash; nil at the end.
     private struct DiskWalk {
-        var row: Int64? = 0
+        var hash: Int64? = .min
     }
 
     /// The live entries of the next rows; nil at the end.
     private func step(of walk: inout DiskWalk, _ waiter: Waiter, wait: () -> Void) -> [(UInt64, EntryInfo)]? {
-        guard let disk, disk.isServing, let row = walk.row else { return nil }
+        guard let disk, disk.isServing, let hash = walk.hash else { return nil }
         let answer = Answer<ScanPage?>(nil)
         let isAccepted = disk.enqueue(
             .run { reader in
                 do throws(DiskError) {
-                    answer.value = try reader.currentIndex()?.scan(after: row, limit: Trim.stepEntries)
+                    answer.value = try reader.currentIndex()?.scan(fromHash: hash, limit: Trim.stepEntries)
                 } catch {
                     disk.counters.add(to: .readErrors)
                 }
@@ -92,7 +94,7 @@ extension Cache {
         guard isAccepted else { return nil }
         wait()
         guard let page = answer.value else { return nil }
-        walk.row = page.next
+        walk.hash = page.next
         return page.entries.compactMap { entry in info(entry, disk).map { (entry.hash, $0) } }
     }
 

@@ -74,6 +74,7 @@ extension Cache {
     private func look(at key: [UInt8]) -> (hash: UInt64, Sighting) {
         let now = clock.now()
         performDueFlush(now)
+        // SAFETY: the key outlives the call; blocks and records are read under the shard's lock, which keeps them.
         return unsafe key.withUnsafeBytes { key in
             let hash = unsafe memory.hash(key)
             let sighting = memory.shard(hash).withLock { shard -> Sighting in

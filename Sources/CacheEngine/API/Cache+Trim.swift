@@ -1,7 +1,7 @@
 // Making a tier smaller by hand: to a number of entries or bytes, by age, by date, by size; and emptying both.
 //
-// A trim works in steps and holds up nobody. It changes no limit: what is stored meanwhile, and later, may fill the tier
-// again. Trimming memory loses nothing that is on disk; trimming the disk leaves what is in memory.
+// A trim works in steps and holds up nobody. It changes no limit: what is stored meanwhile, and later, may fill the
+// tier again. Trimming memory loses nothing that is on disk; trimming the disk leaves what is in memory.
 
 import Primitives
 
@@ -92,8 +92,8 @@ extension Cache {
 
     /// Empties both tiers at once.
     ///
-    /// O(shards) for the caller: the entries are unreachable when the call returns, and their memory, rows and files are
-    /// given back in the background.
+    /// O(shards) for the caller: the entries are unreachable when the call returns, and their memory, rows and files
+    /// are given back in the background.
     public func removeAll() {
         flushAll(now: clock.now())
         isCommitted()

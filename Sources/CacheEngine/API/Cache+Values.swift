@@ -37,8 +37,8 @@ extension Cache {
 
     /// Shows the key's value to `body` without a copy; nil if it is in neither tier.
     ///
-    /// The value stays as it was for as long as `body` runs, whatever happens to the entry; no lock is held meanwhile. A
-    /// value that is too large for the memory tier is read into memory for the call: see `readValue`.
+    /// The value stays as it was for as long as `body` runs, whatever happens to the entry; no lock is held meanwhile.
+    /// A value that is too large for the memory tier is read into memory for the call: see `readValue`.
     public func withValue<Result, Failure: Error>(
         forKey key: some CacheKey, _ body: (Span<UInt8>) throws(Failure) -> Result
     ) throws(Failure) -> Result? {
@@ -66,6 +66,7 @@ extension Cache {
             while !stream.isComplete {
                 stream.requestNext(box.waiter())
                 guard case .chunk = box.next().outcome else { return false }
+                // SAFETY: the chunk is valid until the next request, and a span cannot escape the call.
                 body(unsafe Span(_unsafeBytes: stream.chunk))
             }
             return true
@@ -81,8 +82,8 @@ extension Cache {
 
     /// Stores a value, whatever the key holds; returns the id of the new version.
     ///
-    /// O(value). Returns when the value is in memory and safe as far as the cache's durability goes. `timeToLive` nil is
-    /// the cache's default. `flags` and `extended` (up to `extendedBytesMax` bytes) come back with the value.
+    /// O(value). Returns when the value is in memory and safe as far as the cache's durability goes. `timeToLive` nil
+    /// is the cache's default. `flags` and `extended` (up to `extendedBytesMax` bytes) come back with the value.
     ///
     /// - Throws: `StorageError`; each case says what the key holds then.
     @discardableResult

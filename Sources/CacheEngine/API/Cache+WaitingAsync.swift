@@ -32,6 +32,7 @@ extension Cache {
         while !stream.isComplete {
             stream.requestNext(box.waiter())
             guard case .chunk = await box.nextSuspending().outcome else { return nil }
+            // SAFETY: the chunk is valid until the next request, and copied here.
             unsafe entry.value.append(contentsOf: stream.chunk)
         }
         return entry

@@ -22,6 +22,7 @@ extension String: CacheKey {
 
 extension CacheKey {
     /// A copy of the key's bytes.
+    // SAFETY: the bytes are copied during the call.
     var keyBytes: [UInt8] { withKeyBytes { unsafe $0.withUnsafeBufferPointer { unsafe Array($0) } } }
 }
 

@@ -16,6 +16,7 @@ public struct CachedEntry: Sendable, Equatable {
     public var timeToLive: Duration?
 
     init(_ view: EntryView, now: Instant) {
+        // SAFETY: view, pin and stream keep their bytes during these initialisers, which copy them.
         value = unsafe Array(view.value)
         flags = view.flags
         cas = view.cas

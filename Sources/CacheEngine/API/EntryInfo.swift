@@ -42,6 +42,7 @@ public struct EntryInfo: Sendable, Equatable {
 extension EntryInfo {
     /// An entry in memory.
     init(_ block: EntryBlock, now: Instant) {
+        // SAFETY: the caller holds the lock of the block's shard; the key is copied.
         self.init(
             key: unsafe Array(block.key), valueBytes: block.valueBytes, extendedBytes: block.extendedBytes,
             flags: block.flags, cas: block.cas, age: .seconds(Int64(now.bootSeconds) - Int64(block.written)),

@@ -33,6 +33,7 @@ public struct WalkedEntry: Sendable, Equatable {
     public var accountedBytes: Int
 
     init(_ block: EntryBlock, _ memory: MemoryTier) {
+        // SAFETY: called under the lock of the shard that the block is linked into, which keeps it; the key is copied.
         key = unsafe Array(block.key)
         valueBytes = block.valueBytes
         flags = block.flags
@@ -165,6 +166,8 @@ public final class EntryWalk: Sendable {
     private func correct(
         _ row: ScannedEntry, _ shard: inout Shard, _ disk: DiskTier, now: Instant
     ) -> WalkedEntry? {
+        // SAFETY: the row owns its key, and the lookup keeps no pointer. The record stays in the journal for as long as
+        // its write is pending, and the shard is locked here.
         let resident = unsafe row.key.withUnsafeBytes { unsafe shard.table.find(row.hash, $0) }
         if let resident { return resident.deadline > now ? WalkedEntry(resident, memory) : nil }
         var metadata = row.metadata

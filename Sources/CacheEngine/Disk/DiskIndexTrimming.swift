@@ -139,6 +139,7 @@ extension TrimCandidate {
 
 extension Statement {
     /// Runs a "scan entries" statement: limit at 1, row to go on after at 2.
+    ///
     /// `cursor` is the column that the walk is ordered by: `next` is its value in the last row.
     mutating func scanPage(
         after start: Int64, limit: Int, cursor: Int32 = 0

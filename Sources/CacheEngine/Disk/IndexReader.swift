@@ -186,7 +186,8 @@ final class IndexReader {
         return found.first == hash
     }
 
-    /// Appends the next `limit` hashes to `hashes`, read from the hash index alone, in the order of their signed values.
+    /// Appends the next `limit` hashes to `hashes`, read from the hash index alone, in the order of their signed
+    /// values.
     ///
     /// Begin with `.min`. Returns where to go on; nil at the end.
     func hashes(from start: Int64, limit: Int, into hashes: inout [UInt64]) throws(DiskError) -> Int64? {

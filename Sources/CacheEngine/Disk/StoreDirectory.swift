@@ -187,8 +187,8 @@ final class StoreDirectory {
     /// Notes that there is a new, empty store.
     func indexWasReplaced() { isIndexOpened = false }
 
-    /// Checks that the directory was not removed, renamed or unmounted under us.
-    func checkIntact() throws(StoreError) {
+    /// Checks that the directory itself was not removed, renamed or unmounted under us.
+    func checkInPlace() throws(StoreError) {
         let ours = try root.status()
         var status = stat()
         guard unsafe lstat(root.path, &status) == 0 else { throw .failed("stat", root.path) }
@@ -196,6 +196,11 @@ final class StoreDirectory {
         guard ours.links > 0, named.device == ours.device, named.inode == ours.inode else {
             throw .io(operation: "check", path: root.path, errno: ESTALE)
         }
+    }
+
+    /// Checks that neither the directory nor the store in it was removed, renamed or unmounted under us.
+    func checkIntact() throws(StoreError) {
+        try checkInPlace()
         guard let store, let found = try root.status(Self.storeName), found.inode == (try store.status()).inode else {
             throw .io(operation: "check", path: "\(root.path)/\(Self.storeName)", errno: ESTALE)
         }

@@ -36,17 +36,25 @@ enum StartVerdict: Sendable, Equatable {
 extension StoreDirectory {
     /// Decides what becomes of the store, raises the epoch, and makes the store ready to be opened.
     ///
-    /// `durability` is that of the run that begins. `bootID` is the kernel's; an empty one equals none.
+    /// `durability` is that of the run that begins. `bootID` is the kernel's; an empty one equals none. With `former`,
+    /// this directory takes the place of one that was lost while running: it goes on with the seed and the epochs of
+    /// that one, and a store that it holds is not believed.
     func start(
-        policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String
+        policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String, succeeding former: StoreDirectory? = nil
     ) throws(StoreError) -> StartVerdict {
         invariant(anchor == nil, "started twice")
         let content = try readSmallFile(root, Self.anchorName, bytesMax: StoreAnchor.fileBytes)
         let found = content.flatMap { StoreAnchor.newest(in: $0) }
         let hasStore = try root.status(Self.storeName) != nil
-        let verdict = judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID)
+        if let former, let format, format.seed != former.hashSeed {
+            throw .notOurs("\(root.path) holds the store of another cache")
+        }
+        let verdict =
+            former != nil && hasStore
+            ? .quarantined("found in place of the directory that was lost")
+            : judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID)
         let isFirst = content == nil && !hadFormat && !hasStore
-        let epoch = try nextEpoch(after: found, isFirst: isFirst)
+        let epoch = max(try nextEpoch(after: found, isFirst: isFirst), (former?.epoch ?? 0) + 1)
 
         switch verdict {
         case .resumed: break
@@ -55,7 +63,7 @@ extension StoreDirectory {
         case .discarded: try moveStoreAside(Self.discardedPrefix, epoch: epoch)
         }
         if format == nil {
-            let new = StoreFormat(seed: UInt64.random(in: .min ... .max))
+            let new = StoreFormat(seed: former?.hashSeed ?? UInt64.random(in: .min ... .max))
             try write(new)
             format = new
         }
@@ -68,26 +76,23 @@ extension StoreDirectory {
         slot.write &+= 1
         try file.write(slot)
         try file.sync()
-        try root.sync()
         anchorFile = file
         anchor = slot
         try openStore()
+        if case .quarantined(let reason) = verdict { note(reason, inQuarantineOf: epoch) }
         return verdict
     }
 
     /// Notes how far the index got.
     ///
-    /// Call it after each commit, before the acknowledgement.
-    ///
-    /// With `sync`, waits until the anchor is on disk. With `clean` as well, first syncs all file systems, for a clean
-    /// and synced stop vouches for the value files, too; `DiskIndex.sync` and `close` come before.
+    /// Call it after each commit, before the acknowledgement. With `sync`, waits until the anchor is on disk. A clean
+    /// and synced stop vouches for the index after a power loss, so `DiskIndex.sync` comes before it. It need not vouch
+    /// for value files: one that did not reach the disk fails its checks and is a miss.
     func writeAnchor(sequence: UInt64, clean: Bool, sync: Bool) throws(StoreError) {
         guard var slot = anchor, let anchorFile else { throw .notOurs("\(root.path): not started") }
         slot.write &+= 1
         slot.sequence = sequence
         slot.stop = clean ? (sync ? .cleanAndSynced : .clean) : .running
-        // sync(2) waits on Linux. A value file that it misses fails its sum later; the index was synced by its owner.
-        if clean, sync { Glibc.sync() }
         try anchorFile.write(slot)
         if sync { try anchorFile.sync() }
         anchor = slot
@@ -103,6 +108,7 @@ extension StoreDirectory {
         values = nil
         slot.epoch = try nextEpoch(after: slot, isFirst: false)
         try renameStore(Self.quarantinePrefix, epoch: slot.epoch)
+        try root.sync()
         slot.sequence = 0
         slot.stop = .running
         for _ in 0..<2 {
@@ -110,11 +116,10 @@ extension StoreDirectory {
             try anchorFile.write(slot)
         }
         try anchorFile.sync()
-        try root.sync()
         anchor = slot
         indexWasReplaced()
         try openStore()
-        try note(reason, inQuarantineOf: slot.epoch)
+        note(reason, inQuarantineOf: slot.epoch)
     }
 
     private func judge(
@@ -163,13 +168,17 @@ extension StoreDirectory {
     /// Leaves the reason beside what it explains, for whoever looks at it later.
     ///
     /// A full disk may refuse: no matter.
-    private func note(_ reason: String, inQuarantineOf epoch: UInt32) throws(StoreError) {
-        guard let directory = try root.subdirectory("\(Self.quarantinePrefix)\(epoch)", create: false),
-            let descriptor = try directory.openFile("REASON", O_WRONLY | O_CREAT | O_TRUNC)
-        else { return }
-        defer { close(descriptor) }
-        var text = reason + "\n"
-        _ = text.withUTF8 { unsafe writeFully(descriptor, at: 0, UnsafeRawBufferPointer($0)) }
+    private func note(_ reason: String, inQuarantineOf epoch: UInt32) {
+        do throws(StoreError) {
+            guard let directory = try root.subdirectory("\(Self.quarantinePrefix)\(epoch)", create: false),
+                let descriptor = try directory.openFile("REASON", O_WRONLY | O_CREAT | O_TRUNC)
+            else { return }
+            defer { close(descriptor) }
+            var text = reason + "\n"
+            _ = text.withUTF8 { unsafe writeFully(descriptor, at: 0, UnsafeRawBufferPointer($0)) }
+        } catch {
+            // The log has the reason, too.
+        }
     }
 
     private func openStore() throws(StoreError) {
@@ -177,9 +186,7 @@ extension StoreDirectory {
         store = try root.subdirectory(Self.storeName, create: true)
         values = try store?.subdirectory(Self.valuesName, create: true)
         if isNew {
-            // All at once: a put with durability `always` then has one directory to sync, not two.
-            for number in 0..<256 { _ = try values?.subdirectory(ValueFiles.directoryName(number), create: true) }
-            try values?.sync()
+            // The names of FORMAT and anchor, too, where they are new: then the store is.
             try store?.sync()
             try root.sync()
         }
@@ -205,7 +212,6 @@ extension StoreDirectory {
         }
         guard fsync(descriptor) == 0 else { throw .failed("fsync", path) }
         try root.rename(name, to: Self.formatName)
-        try root.sync()
     }
 }
 

@@ -19,6 +19,8 @@ struct ValueFileWriter: ~Copyable {
     /// -1 once finished or abandoned.
     private var descriptor: Int32
     private let directory: Directory
+    /// The directory of `directory`, if that was made for this file.
+    private let parent: Directory?
     private let name: String
     private let generation: UInt64
     private let keyBytes: Int
@@ -27,10 +29,12 @@ struct ValueFileWriter: ~Copyable {
     private var hash: IncrementalHash
 
     init(
-        descriptor: Int32, directory: Directory, name: String, generation: UInt64, key: Span<UInt8>
+        descriptor: Int32, directory: Directory, parent: Directory?, name: String, generation: UInt64,
+        key: Span<UInt8>
     ) throws(ValueFileError) {
         self.descriptor = descriptor
         self.directory = directory
+        self.parent = parent
         self.name = name
         self.generation = generation
         keyBytes = key.count
@@ -69,6 +73,7 @@ struct ValueFileWriter: ~Copyable {
             if sync {
                 if fsync(descriptor) != 0 { throw .failed("fsync") }
                 if fsync(directory.descriptor) != 0 { throw .failed("fsync") }
+                if let parent, fsync(parent.descriptor) != 0 { throw .failed("fsync") }
             }
         } catch {
             abandon()

@@ -63,27 +63,24 @@ struct ValueFiles: Sendable {
         let name = Self.name(generation)
         let subdirectory: Directory
         let descriptor: Int32
+        var isNew = false
         do throws(StoreError) {
+            var found = try directory.subdirectory(name.directory, create: false)
+            if found == nil {
+                isNew = true
+                found = try directory.subdirectory(name.directory, create: true)
+            }
             // Both are made where missing, so nil cannot come.
-            guard let found = try directoryForPut(name.directory),
-                let opened = try found.openFile(name.file, O_WRONLY | O_CREAT | O_EXCL)
-            else { throw StoreError.io(operation: "open", path: name.file, errno: ENOENT) }
+            guard let found, let opened = try found.openFile(name.file, O_WRONLY | O_CREAT | O_EXCL) else {
+                throw StoreError.io(operation: "open", path: name.file, errno: ENOENT)
+            }
             (subdirectory, descriptor) = (found, opened)
         } catch {
             throw ValueFileError(error)
         }
         return try ValueFileWriter(
-            descriptor: descriptor, directory: subdirectory, name: name.file, generation: generation, key: key)
-    }
-
-    /// A subdirectory to put a file into.
-    ///
-    /// A new store has them all; one that was removed is made anew, durably.
-    private func directoryForPut(_ name: String) throws(StoreError) -> Directory? {
-        if let found = try directory.subdirectory(name, create: false) { return found }
-        let made = try directory.subdirectory(name, create: true)
-        try directory.sync()
-        return made
+            descriptor: descriptor, directory: subdirectory, parent: isNew ? directory : nil, name: name.file,
+            generation: generation, key: key)
     }
 
     /// Opens the file of `metadata.generation` and checks everything but the value's sum.

@@ -82,6 +82,7 @@ final class DiskReader {
             #if DEBUG
                 if let fault = disk.injected.withLock({ $0.readFault }) { throw fault }
             #endif
+            // SAFETY: the pointers are valid during the closure only, and what they point to is copied in it.
             let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
                 guard metadata.generation > disk.flushGeneration else { return }
                 if let value = unsafe value {
@@ -106,9 +107,11 @@ final class DiskReader {
         _ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: Span<UInt8>,
         _ value: UnsafeRawBufferPointer
     ) -> EntryBlock? {
-        guard let block = EntryBlock.make(
-            key: key.span, extended: extended, storedValueBytes: value.count, hash: hash)
+        guard
+            let block = EntryBlock.make(
+                key: key.span, extended: extended, storedValueBytes: value.count, hash: hash)
         else { return nil }
+        // SAFETY: nobody else knows the block yet, and it was made for just as many bytes.
         unsafe block.stored.copyMemory(from: value)
         memory.dress(block, metadata)
         disk.counters.add(value.count, to: .readBytes)
@@ -122,11 +125,13 @@ final class DiskReader {
         if metadata.valueBytes > memory.valueBytesMax {
             return memory.makeStub(hash, key, metadata, extended).map(Found.entry) ?? .failed
         }
-        guard let block = EntryBlock.make(
-            key: key.span, extended: extended.span, storedValueBytes: metadata.valueBytes, hash: hash)
+        guard
+            let block = EntryBlock.make(
+                key: key.span, extended: extended.span, storedValueBytes: metadata.valueBytes, hash: hash)
         else { return .failed }
         do throws(ValueFileError) {
             let reader = try files.open(key: key.span, expecting: metadata)
+            // SAFETY: nobody else knows the block yet, and it was made for `metadata.valueBytes`.
             try unsafe reader.load(into: block.stored)
         } catch {
             block.free()
@@ -151,6 +156,7 @@ final class DiskReader {
         var garbage = Garbage()
         var news: [(Waiter, CompletionOutcome, Flight?)] = []
         shard.withLock { state in
+            // SAFETY: a flight's state is guarded by the lock of its key's shard, which is held in this closure.
             let loads = unsafe flight.state.loads
             let proofs = unsafe flight.state.proofs
             unsafe flight.state.loads = []
@@ -180,7 +186,8 @@ final class DiskReader {
             state.link(found)
             if !loads.isEmpty { state.bump(found, now: now) }
             state.counters.promotions += 1
-            state.counters.diskHits += loads.count
+            // Who finds a stub asks for its value next, and counts then.
+            if !found.isStub { state.counters.diskHits += loads.count }
             for waiter in loads { news.append((waiter, pinned(found, shard), nil)) }
             news += proofs.map { ($0, .retry, nil) }
             state.evictToFit(sparing: found, now: now, garbage: &garbage, log: memory.events)
@@ -196,6 +203,7 @@ final class DiskReader {
         var header = JournalHeader(kind: .deletion)
         header.hash = flight.hash
         header.generation = disk.generations.next()
+        // SAFETY: the flight owns its key; the journal copies it during the call. The other buffers are empty.
         let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         let place = unsafe flight.key.withUnsafeBytes { key in
             unsafe disk.journal.append(header, key: key, extended: nothing, value: nothing)
@@ -229,7 +237,9 @@ final class DiskReader {
         }
     }
 
-    /// A stub that cannot be read. One that is no longer current was replaced meanwhile: the next try sees what is there.
+    /// A stub that cannot be read.
+    ///
+    /// One that is no longer current was replaced meanwhile: the next try sees what is there.
     private func giveUp(_ request: StreamRequest) {
         let isCurrent = memory.dropStub(request)
         if isCurrent { disk.reportDamage(hash: request.hash, generation: request.metadata.generation) }
@@ -245,6 +255,7 @@ final class DiskReader {
         let now = memory.clock.now()
         var garbage = Garbage()
         let outcome = guarded.withLock { shard -> CompletionOutcome in
+            // SAFETY: the request owns its key, and the lookup keeps no pointer.
             let found = unsafe request.key.withUnsafeBytes { unsafe shard.table.find(request.hash, $0) }
             guard let stub = found, stub.isStub, stub.file.generation == request.metadata.generation else {
                 garbage.add(block)
@@ -276,6 +287,7 @@ final class DiskReader {
     func write(_ value: UnsafeRawBufferPointer, to file: DraftFile) {
         do {
             var writer = try disk.createFile(file)
+            // SAFETY: the caller keeps `value` until this returns; the writer keeps no pointer.
             try unsafe writer.append(value)
             file.finish(.finished(try writer.finish(sync: disk.syncsFiles)))
         } catch {

@@ -34,11 +34,13 @@ final class DiskStart: Sendable {
                 durability: Self.durability(options), bootID: Self.bootID)
             var report = Self.report(verdict)
             var store = try Self.openStore(directory, options)
+            if let damage = store.damage { report = Self.report(.quarantined(damage)) }
             var journal = try Self.openJournal(directory, options, verdict.journalIsValid, store.index.sequence)
             if let doubt = Self.doubt(journal, verdict, store.index) {
                 store.index.close()
                 try directory.quarantine(doubt)
-                report = "store quarantined, started empty: \(doubt)"
+                report = Self.report(.quarantined(doubt))
+                // SAFETY: this mapping has not been handed to a `Journal` yet, and the variable gets a new one below.
                 unsafe munmap(journal.mapping, JournalFile.headerBytes + journal.capacity)
                 store = try Self.openStore(directory, options)
                 journal = try Self.openJournal(directory, options, false, store.index.sequence)
@@ -82,16 +84,17 @@ final class DiskStart: Sendable {
         }
     }
 
-    /// Opens index and value files; a store that turns out to be corrupt, or that a journal marked as incomplete, is
-    /// quarantined and replaced once.
+    /// Opens index and value files; a store that turns out to be corrupt is quarantined and replaced once, and `damage`
+    /// says why.
     private static func openStore(
         _ directory: StoreDirectory, _ options: DiskOptions
-    ) throws -> (index: DiskIndex, files: ValueFiles) {
+    ) throws -> (index: DiskIndex, files: ValueFiles, damage: String?) {
         do {
-            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles(), nil)
         } catch let error as DiskError where error.kind == .corrupt {
-            try directory.quarantine("\(error)")
-            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles())
+            let damage = "\(error)"
+            try directory.quarantine(damage)
+            return try (DiskIndex(directory: directory, options: indexOptions(options)), directory.valueFiles(), damage)
         }
     }
 
@@ -137,6 +140,7 @@ final class DiskStart: Sendable {
 
     /// This boot of the machine: /proc/sys/kernel/random/boot_id, see random(4).
     static let bootID: String = {
+        // SAFETY: open(2) and read(2) use the path and the local array during the call, no further than its size.
         let file = unsafe open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return "unknown" }
         defer { close(file) }
@@ -146,12 +150,15 @@ final class DiskStart: Sendable {
         return String(decoding: bytes[..<count].filter { $0 > 32 }, as: UTF8.self)
     }()
 
-    private static var bootHash: UInt64 {
+    static var bootHash: UInt64 {
         var text = bootID
+        // SAFETY: xxh3 reads the buffer's own bytes and keeps nothing.
         return text.withUTF8 { unsafe xxh3(UnsafeRawBufferPointer($0), seed: 0) }
     }
 
-    /// Turns the journal's tail into pending writes. Call before the cache is used.
+    /// Turns the journal's tail into pending writes.
+    ///
+    /// Call before the cache is used.
     ///
     /// - Returns: the flush point that the journal's tail asks for, if it has one newer than the index.
     func replay(_ journal: Journal, into memory: MemoryTier) -> (generation: UInt64, at: WallTime?) {

@@ -36,7 +36,9 @@ enum DiskJob: Sendable {
     case run(@Sendable (DiskReader) -> Void)
 }
 
-/// The disk side of one cache. Thread-safe.
+/// The disk side of one cache.
+///
+/// Thread-safe.
 final class DiskTier: Sendable {
     /// What the writer is asked for, besides draining the journal.
     struct Inbox {
@@ -67,19 +69,24 @@ final class DiskTier: Sendable {
     let options: DiskOptions
     let memory: MemoryTier
     /// For the writer's thread only, from when the cache was opened until that thread ended.
-    private let confinedDirectory: Confined<StoreDirectory>
-    var directory: StoreDirectory { confinedDirectory.value }
+    // SAFETY: written by that thread alone.
+    nonisolated(unsafe) private var confinedDirectory: Confined<StoreDirectory>
+    var directory: StoreDirectory { unsafe confinedDirectory.value }
     let journal: Journal
     let generations: Generations
     let counters = DiskCounters()
     /// Limits that may change at run time.
     let limits: Guarded<DiskLimits>
-    /// Guards the writer's inbox. The writer waits on it.
+    /// Guards the writer's inbox.
+    ///
+    /// The writer waits on it.
     let inbox: Monitor<Inbox>
     /// Guards the readers' job queue; `jobsReady` counts its jobs.
     private let jobs = Guarded(JobQueue(), rank: .diskQueue)
     private let jobsReady = Semaphore()
-    /// Guards which store is in use. Rank leaf: read by readers holding nothing else.
+    /// Guards which store is in use.
+    ///
+    /// Rank leaf: read by readers holding nothing else.
     let store: Guarded<Store>
     private let rawState: Atomic<UInt8>
     /// Entries of generations up to this one were flushed.
@@ -115,7 +122,7 @@ final class DiskTier: Sendable {
         self.onState = onState
         startReport = start.report
         self.memory = memory
-        confinedDirectory = start.confinedDirectory
+        unsafe confinedDirectory = start.confinedDirectory
         generations = start.generations
         limits = Guarded(DiskLimits(options), rank: .leaf)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
@@ -125,10 +132,14 @@ final class DiskTier: Sendable {
         rawState = Atomic(DiskState.ok.rawValue)
         flushed = Atomic(start.flushGeneration)
         inlineMax = Atomic(0)
-        report = Guarded(DiskReport(), rank: .leaf)
+        // The first question may come before the writer's thread has begun.
+        report = Guarded(DiskReport(start.index.value, lastError: nil), rank: .leaf)
         threads = Guarded([], rank: .lifecycle)
         setInlineBytesMax(options.inlineBytesMax)
     }
+
+    /// The directory was made anew.
+    func replaceDirectory(_ fresh: StoreDirectory) { unsafe confinedDirectory = Confined(fresh) }
 
     // MARK: State
 
@@ -182,7 +193,9 @@ final class DiskTier: Sendable {
     /// Jobs that wait for a thread.
     var queuedJobs: Int { jobs.withLock { $0.jobs.count - $0.next } }
 
-    /// The next job; waits for one. nil when the tier is stopping and no job is left.
+    /// The next job; waits for one.
+    ///
+    /// nil when the tier is stopping and no job is left.
     func nextJob() -> DiskJob? {
         jobsReady.wait()
         return jobs.withLock { queue in
@@ -224,7 +237,9 @@ final class DiskTier: Sendable {
         inbox.update { $0.damagedRows.append((hash, generation)) }
     }
 
-    /// Runs `request` on the writer's thread, between batches. False if the tier is stopping.
+    /// Runs `request` on the writer's thread, between batches.
+    ///
+    /// False if the tier is stopping.
     func ask(_ request: @escaping @Sendable (DiskWriter) -> Void) -> Bool {
         inbox.update { inbox in
             if inbox.isStopping { return false }
@@ -309,7 +324,19 @@ struct DiskReport: Sendable {
     var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
 }
 
-/// The source of generations: epoch in the upper 24 bits, a counter below. Never repeats, not even after a crash.
+extension DiskReport {
+    init(_ index: DiskIndex, lastError: String?) {
+        totals = index.totals
+        indexBytes = index.pageBytes
+        freeIndexBytes = index.freePages * index.pageSize
+        walBytes = index.walBytes
+        self.lastError = lastError
+    }
+}
+
+/// The source of generations: epoch in the upper 24 bits, a counter below.
+///
+/// Never repeats, not even after a crash.
 final class Generations: Sendable {
     private let last: Atomic<UInt64>
 
@@ -323,7 +350,9 @@ final class Generations: Sendable {
     func raise(epoch: UInt32) { last.store(UInt64(epoch) << 40, ordering: .relaxed) }
 }
 
-/// Counts of the disk tier since start. Any thread may add to them.
+/// Counts of the disk tier since start.
+///
+/// Any thread may add to them.
 final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations

@@ -2,8 +2,8 @@
 // for the file system's free space.
 //
 // Works in slices between the writer's batches: a slice deletes at most a few hundred rows in one transaction, so a
-// client's write never waits for a long trim. Victims are the least recently used rows; one whose entry has been used in
-// memory since is not deleted, its row is told of that use instead.
+// client's write never waits for a long trim. Victims are the least recently used rows; one whose entry has been used
+// in memory since is not deleted, its row is told of that use instead.
 
 import Primitives
 

@@ -1,10 +1,10 @@
 // The disk writer: the one thread that commits and checkpoints.
 //
 // Its loop: wait for work, bring one batch of journal records into the index in one transaction, forget them (pending
-// tables, journal tail), remove the files that they replaced, then do one slice of trimming. The order within a batch is
-// what crash safety rests on:
+// tables, journal tail), remove the files that they replaced, then do one slice of trimming. The order within a batch
+// is what crash safety rests on:
 //
-//     rows commit -> pending writes are forgotten -> the journal's tail moves -> replaced files are unlinked -> barriers
+//     rows commit -> pending writes are forgotten -> journal's tail moves -> replaced files are unlinked -> barriers
 //
 // A kill between any two steps leaves work done twice, or an orphaned file, never a lost or an old value. Of several
 // records of one key only the newest is applied: a newer record always says everything about its key.
@@ -42,7 +42,6 @@ final class DiskWriter {
     func run(_ index: DiskIndex) {
         self.index = index
         if index.flushGeneration > 0 { trimmer.beginFlushSweep() }
-        publishReport()
         while true {
             let inbox = wait()
             perform(inbox)
@@ -152,6 +151,8 @@ final class DiskWriter {
         _ record: JournalRecord, to index: DiskIndex, _ changes: inout RowChanges
     ) throws(DiskError) -> UInt64? {
         let header = record.header
+        // SAFETY: the record is not before the journal's tail, which only this thread moves, after the batch; the index
+        // keeps no pointer.
         let key = unsafe Span<UInt8>(_unsafeBytes: record.key)
         let metadata = EntryMetadata(header)
         var old: Replaced?
@@ -228,7 +229,9 @@ final class DiskWriter {
 
     // MARK: Without the disk for a while
 
-    /// Lets writes go on without being journalled. The flag in the journal's file says so to the next start.
+    /// Lets writes go on without being journalled.
+    ///
+    /// The flag in the journal's file says so to the next start.
     private func closeJournal() {
         disk.journal.setBarred(true)
         disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
@@ -335,7 +338,11 @@ final class DiskWriter {
         guard now >= retryAt else { return }
         retryAt = now.advanced(byMilliseconds: 1000)
         do {
-            try disk.directory.quarantine("given up while running")
+            if isDirectoryInPlace {
+                try disk.directory.quarantine("given up while running")
+            } else {
+                try disk.renewDirectory()
+            }
             let index = try DiskIndex(
                 directory: disk.directory, options: DiskStart.indexOptions(disk.options))
             let files = try disk.directory.valueFiles()
@@ -358,6 +365,15 @@ final class DiskWriter {
             changeState(.ok, "a new, empty store")
         } catch {
             disk.report.withLock { $0.lastError = "\(error)" }
+        }
+    }
+
+    private var isDirectoryInPlace: Bool {
+        do throws(StoreError) {
+            try disk.directory.checkInPlace()
+            return true
+        } catch {
+            return false
         }
     }
 
@@ -395,7 +411,9 @@ final class DiskWriter {
         }
     }
 
-    /// Unlinks value files that no row refers to any more. A failure leaves an orphan for the next start's sweep.
+    /// Unlinks value files that no row refers to any more.
+    ///
+    /// A failure leaves an orphan for the next start's sweep.
     func removeFiles(_ generations: [UInt64]) {
         guard !generations.isEmpty else { return }
         let files = disk.store.withLock { $0.files }
@@ -445,24 +463,21 @@ final class DiskWriter {
 
     func publishReport() {
         guard let index else { return }
-        let walBytes = index.walBytes
-        let indexBytes = index.pageBytes
-        let free = index.freePages * index.pageSize
+        var news = DiskReport(index, lastError: nil)
         disk.report.withLock { report in
-            report.totals = index.totals
-            report.indexBytes = indexBytes
-            report.freeIndexBytes = free
-            report.walBytes = walBytes
+            news.lastError = report.lastError
+            report = news
         }
     }
 
     private func close() {
         guard let index else { return }
+        for shard in memory.shards { shard.withLock { $0.noteAccessesOfNewest() } }
         do {
             try index.begin()
             try tellRecency(index)
             try index.commit()
-            _ = try index.checkpoint(.truncate)
+            try index.sync()
             let isClean = disk.journal.usedBytes == 0 && !disk.isJournalClosed.load(ordering: .relaxed)
             let sequence = index.sequence
             index.close()

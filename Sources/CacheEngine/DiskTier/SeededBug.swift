@@ -1,7 +1,7 @@
 // Faults that debug builds commit on purpose, to prove that the crash checker would see them. Release builds have none.
 //
-// Chosen with the environment variable CACHE_DAEMON_SEEDED_BUG; the log names the chosen one at start. Each is a mistake
-// that a persistent cache is likely to make, with its window held open long enough for a kill to hit it.
+// Chosen with the environment variable CACHE_DAEMON_SEEDED_BUG; the log names the chosen one at start. Each is a
+// mistake that a persistent cache is likely to make, with its window held open long enough for a kill to hit it.
 
 #if DEBUG
     import Glibc
@@ -19,6 +19,7 @@
 
         /// The bug that this process commits, if any.
         static let active: SeededBug? = {
+            // SAFETY: nothing in this process changes its environment; the name is copied.
             guard let name = unsafe getenv("CACHE_DAEMON_SEEDED_BUG") else { return nil }
             return unsafe SeededBug(rawValue: String(cString: name))
         }()
@@ -29,6 +30,7 @@
             var present: EntryMetadata?
             let key = draft.key
             do {
+                // SAFETY: the pointers are valid during the closure, which only asks whether there is one.
                 _ = try unsafe index.read(hash: draft.hash, key: key.span) { metadata, _, value in
                     if unsafe value == nil { present = metadata }
                 }
@@ -47,6 +49,7 @@
                 let file = try directory.openFile(name.file, O_WRONLY)
             else { return }
             let text = Array("overwritten in place".utf8)
+            // SAFETY: pwrite(2) reads `text.count` bytes of the array during the call.
             _ = unsafe pwrite(file, text, text.count, off_t(ValueFiles.blockBytes))
             close(file)
         }

@@ -45,8 +45,9 @@ public final class ValueStream: Sendable {
 
     deinit { unsafe memory.deallocate() }
 
-    /// Asks for the next chunk: `waiter` gets `.chunk`, or `.failed`. Not to be called while a request is open, nor
-    /// when everything has been delivered.
+    /// Asks for the next chunk: `waiter` gets `.chunk`, or `.failed`.
+    ///
+    /// Not to be called while a request is open, nor when everything has been delivered.
     public func requestNext(_ waiter: Waiter) { disk.enqueue(.readChunk(self, waiter)) }
 
     /// The chunk that was read last; valid until `requestNext`.
@@ -55,7 +56,9 @@ public final class ValueStream: Sendable {
     /// Whether the last chunk has been read.
     public var isComplete: Bool { unsafe offset == valueBytes }
 
-    /// Reads the next chunk. Runs on a disk thread.
+    /// Reads the next chunk.
+    ///
+    /// Runs on a disk thread.
     func run(_ waiter: Waiter) {
         let count = unsafe min(memory.count, valueBytes - offset)
         do {

@@ -105,7 +105,9 @@ final class ValueUpload: Sendable {
 
     // MARK: The disk thread's side
 
-    /// Writes all waiting chunks. Runs on a disk thread, one run at a time.
+    /// Writes all waiting chunks.
+    ///
+    /// Runs on a disk thread, one run at a time.
     func run() {
         while let chunk = nextChunk() {
             if !write(chunk) { fail() }

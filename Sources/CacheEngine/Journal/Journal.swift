@@ -26,7 +26,9 @@ final class Journal: Sendable {
         var writerIsIdle = false
     }
 
-    /// Guards the append position. Held for one memcpy and one checksum. Taken after a shard's lock.
+    /// Guards the append position.
+    ///
+    /// Held for one memcpy and one checksum. Taken after a shard's lock.
     private let state: Guarded<State>
     let capacity: Int
     private let seed: UInt64
@@ -38,7 +40,9 @@ final class Journal: Sendable {
     static let headerBytes = JournalFile.headerBytes
     private static let wrapMarker = UInt32.max
 
-    /// Takes over an opened and recovered file. `wake` is called after an append when the writer was idle.
+    /// Takes over an opened and recovered file.
+    ///
+    /// `wake` is called after an append when the writer was idle.
     init(_ file: JournalFile, wake: @escaping @Sendable () -> Void) {
         capacity = file.capacity
         seed = file.seed
@@ -49,6 +53,19 @@ final class Journal: Sendable {
     }
 
     deinit { unsafe munmap(mapping, Self.headerBytes + capacity) }
+
+    /// Goes on in another file of the same size, which `JournalFile` has made; closes `descriptor`.
+    ///
+    /// Only while nobody appends. The new file says nothing of this journal yet: `discardAll` must follow.
+    func move(to descriptor: Int32) throws(JournalFile.Failure) {
+        defer { close(descriptor) }
+        // SAFETY: MAP_FIXED replaces exactly our own mapping, at its address, by the new file's pages.
+        let moved = unsafe mmap(
+            mapping, Self.headerBytes + capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0)
+        guard let moved = unsafe moved, unsafe moved == mapping else {
+            throw JournalFile.Failure(operation: "map", errno: errno)
+        }
+    }
 
     private var ring: UnsafeMutableRawPointer { unsafe mapping + Self.headerBytes }
 
@@ -86,7 +103,8 @@ final class Journal: Sendable {
         return (result.position, result.sequence)
     }
 
-    /// Finds `bytes` of contiguous room and returns its position, having marked the ring's rest if it had to be skipped.
+    /// Finds `bytes` of contiguous room and returns its position, having marked the ring's rest if it had to be
+    /// skipped.
     private func reserve(_ bytes: Int, _ state: inout State) -> UInt64? {
         let place = Int(state.head % UInt64(capacity))
         let untilEnd = capacity - place
@@ -102,7 +120,8 @@ final class Journal: Sendable {
     ) {
         var header = header
         let payload = unsafe target + JournalHeader.bytes
-        let room = unsafe UnsafeMutableRawBufferPointer(start: payload, count: Int(header.recordBytes) - JournalHeader.bytes)
+        let roomBytes = Int(header.recordBytes) - JournalHeader.bytes
+        let room = unsafe UnsafeMutableRawBufferPointer(start: payload, count: roomBytes)
         unsafe room.copyMemory(from: key)
         unsafe UnsafeMutableRawBufferPointer(rebasing: room[key.count...]).copyMemory(from: extended)
         let offset = key.count + extended.count
@@ -135,7 +154,9 @@ final class Journal: Sendable {
     /// Bytes between tail and head.
     var usedBytes: Int { state.withLock { Int($0.head - $0.tail) } }
 
-    /// Says that the writer is about to wait. False if there is something to do.
+    /// Says that the writer is about to wait.
+    ///
+    /// False if there is something to do.
     func declareIdle() -> Bool {
         state.withLock { state in
             if state.head != state.tail { return false }
@@ -144,7 +165,9 @@ final class Journal: Sendable {
         }
     }
 
-    /// Gives up everything before `position`: the index has it. Marks it in the file, then opens the room.
+    /// Gives up everything before `position`: the index has it.
+    ///
+    /// Marks it in the file, then opens the room.
     func advance(to position: UInt64, sequence: UInt64) {
         unsafe JournalFile.mark(mapping, position: position, sequence: sequence, seed: seed)
         let before = state.withLock { state in
@@ -176,7 +199,8 @@ final class Journal: Sendable {
 
     // MARK: The barred flag
 
-    /// Whether writes were acknowledged that neither journal nor index have. While set, a store found at start cannot
-    /// be believed.
+    /// Whether writes were acknowledged that neither journal nor index have.
+    ///
+    /// While set, a store found at start cannot be believed.
     func setBarred(_ isBarred: Bool) { unsafe JournalFile.setBarred(mapping, isBarred) }
 }

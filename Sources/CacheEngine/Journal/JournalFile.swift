@@ -99,7 +99,8 @@ struct JournalFile {
         if ftruncate(descriptor, 0) != 0 { throw Failure(operation: "truncate", errno: errno) }
         let allocated = posix_fallocate(descriptor, 0, headerBytes + capacity)
         if allocated != 0 { throw Failure(operation: "allocate", errno: allocated) }
-        var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: try map(descriptor, headerBytes + capacity))
+        var file = unsafe JournalFile(
+            capacity: capacity, seed: seed, mapping: try map(descriptor, headerBytes + capacity))
         let mapping = unsafe file.mapping
         unsafe mapping.storeBytes(of: UInt64(capacity), toByteOffset: Offset.capacity, as: UInt64.self)
         unsafe mapping.storeBytes(of: seed, toByteOffset: Offset.seed, as: UInt64.self)
@@ -150,8 +151,9 @@ struct JournalFile {
         return unsafe mapping
     }
 
-    /// Walks the records from the newest whole mark on. False if no mark is whole, or if records are missing between
-    /// the index and the journal.
+    /// Walks the records from the newest whole mark on.
+    ///
+    /// False if no mark is whole, or if records are missing between the index and the journal.
     private mutating func recover(indexSequence: UInt64) -> Bool {
         let marks = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
         guard let mark = marks.filter({ $0.isWhole(seed: seed) }).max(by: { $0.sequence < $1.sequence }) else {

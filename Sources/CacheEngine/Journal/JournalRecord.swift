@@ -57,7 +57,9 @@ struct JournalHeader {
     }
 }
 
-/// A record in the ring, for reading. Valid while the journal's tail has not passed it.
+/// A record in the ring, for reading.
+///
+/// Valid while the journal's tail has not passed it.
 @safe
 struct JournalRecord {
     // SAFETY: points to a whole record inside the journal's mapping; the tail has not passed it (see `Journal`).

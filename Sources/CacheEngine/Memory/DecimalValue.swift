@@ -2,7 +2,9 @@
 
 import Primitives
 
-/// Reading and writing the decimal number in a value. See memcached's protocol.txt, "Increment/Decrement".
+/// Reading and writing the decimal number in a value.
+///
+/// See memcached's protocol.txt, "Increment/Decrement".
 enum DecimalValue {
     /// Longer values are no numbers, however they begin.
     static let valueBytesMax = 16 << 10
@@ -12,6 +14,7 @@ enum DecimalValue {
     /// Leading white space, one `+` and leading zeros are fine; white space or the value's end must follow the digits.
     static func parse(_ value: UnsafeRawBufferPointer) -> UInt64? {
         guard value.count <= valueBytesMax else { return nil }
+        // SAFETY: every index is checked against `value.count` first; the caller keeps the bytes during the call.
         var index = 0
         while index < value.count, isSpace(unsafe value[index]) { index += 1 }
         if index < value.count, unsafe value[index] == UInt8(ascii: "+") { index += 1 }
@@ -36,6 +39,7 @@ enum DecimalValue {
 
     /// Writes `number` and pads it with spaces to the end of `value`.
     static func write(_ number: UInt64, to value: UnsafeMutableRawBufferPointer) {
+        // SAFETY: every position is below `value.count`: the digits fit, and the padding ends there.
         let count = digits(number)
         invariant(value.count >= count)
         var rest = number

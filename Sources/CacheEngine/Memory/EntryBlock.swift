@@ -12,7 +12,9 @@
 import Glibc
 import Primitives
 
-/// The fixed part of an entry's block. Field order keeps what a lookup touches in the first cache line.
+/// The fixed part of an entry's block.
+///
+/// Field order keeps what a lookup touches in the first cache line.
 struct EntryHeader {
     var chain: EntryBlock?
     var hash: UInt64
@@ -22,7 +24,9 @@ struct EntryHeader {
     var extendedBytes: UInt16
     var keyBytes: UInt8
     var marks: EntryMarks
-    /// Readers that hold the value past the shard lock. A linked block may have pins; an unlinked one dies with them.
+    /// Readers that hold the value past the shard lock.
+    ///
+    /// A linked block may have pins; an unlinked one dies with them.
     var pins: UInt16
     /// The access time that the index knows, in minutes of the boot clock, truncated.
     var knownAccess: UInt16
@@ -63,7 +67,8 @@ struct EntryBlock: Equatable, @unchecked Sendable {
         unsafe raw.initialize(
             to: EntryHeader(
                 chain: nil, hash: hash, deadline: .never, valueBytes: UInt32(storedValueBytes), flags: 0,
-                extendedBytes: UInt16(extended.count), keyBytes: UInt8(key.count), marks: [], pins: 0, knownAccess: 0, cas: 0,
+                extendedBytes: UInt16(extended.count), keyBytes: UInt8(key.count), marks: [], pins: 0, knownAccess: 0,
+                cas: 0,
                 newer: nil, older: nil, accessed: 0, written: 0))
         let payload = unsafe memory + headerBytes
         unsafe key.withUnsafeBytes { source in
@@ -78,7 +83,9 @@ struct EntryBlock: Equatable, @unchecked Sendable {
 
     static func == (left: EntryBlock, right: EntryBlock) -> Bool { unsafe left.raw == right.raw }
 
-    /// Frees the block. The caller is its last owner.
+    /// Frees the block.
+    ///
+    /// The caller is its last owner.
     func free() {
         unsafe Glibc.free(raw)
     }

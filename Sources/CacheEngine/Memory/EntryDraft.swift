@@ -6,7 +6,9 @@
 
 import Primitives
 
-/// An entry on its way into the cache. Made by `Cache.makeDraft`.
+/// An entry on its way into the cache.
+///
+/// Made by `Cache.makeDraft`.
 @safe
 public struct EntryDraft: ~Copyable {
     enum Body {
@@ -23,13 +25,16 @@ public struct EntryDraft: ~Copyable {
     /// Bytes of the whole value.
     public let valueBytes: Int
     private var filled = 0
-    /// What is asked beyond the mode. To be set before the draft is stored.
+    /// What is asked beyond the mode.
+    ///
+    /// To be set before the draft is stored.
     public var terms = StoreTerms()
     var mode = WriteMode.set
     /// For append and prepend: the joining of both values in a file.
     private(set) var splice: SpliceRequest?
-    /// Earlier joinings, made from a value that has changed since. They hold a pin, so they must not be released under
-    /// a shard's lock.
+    /// Earlier joinings, made from a value that has changed since.
+    ///
+    /// They hold a pin, so they must not be released under a shard's lock.
     private var retiredSplices: [SpliceRequest] = []
 
     init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?) {
@@ -58,8 +63,12 @@ public struct EntryDraft: ~Copyable {
     /// Whether the value streams to disk while it is received.
     public var isStreamed: Bool { if case .upload = body { true } else { false } }
 
-    /// Where the next bytes of the value go. Empty while `isBlocked`, and when the draft is complete.
+    /// Where the next bytes of the value go.
+    ///
+    /// Empty while `isBlocked`, and when the draft is complete.
     public var unfilled: UnsafeMutableRawBufferPointer {
+        // SAFETY: the draft owns the block, or the upload its chunk, until it is stored or dropped: the pointer is
+        // valid until then, or the next `fill`. `fill` keeps `filled` at or below the size.
         switch body {
         case .memory(let block): unsafe UnsafeMutableRawBufferPointer(rebasing: block.stored[filled...])
         case .upload(_, let upload): unsafe upload.unfilled
@@ -78,6 +87,7 @@ public struct EntryDraft: ~Copyable {
     public mutating func fill(_ bytes: UnsafeRawBufferPointer) -> Int {
         var total = 0
         while total < bytes.count {
+            // SAFETY: `count` is at most what is left of either side.
             let room = unsafe unfilled
             let count = min(room.count, bytes.count - total)
             if count == 0 { break }
@@ -94,11 +104,15 @@ public struct EntryDraft: ~Copyable {
     /// Whether the disk has to catch up before more bytes are taken; the stream's waiter gets `.retry` then.
     public var isBlocked: Bool {
         guard isStreamed, !isComplete else { return false }
+        // SAFETY: only the size is looked at.
         return unsafe unfilled.isEmpty
     }
 
-    /// Who is told when a blocked stream may go on. To be set before a streamed draft is filled.
+    /// Who is told when a blocked stream may go on.
+    ///
+    /// To be set before a streamed draft is filled.
     public mutating func setStreamWaiter(_ waiter: Waiter) {
+        // SAFETY: the upload's waiter belongs to the client's thread, which owns this draft.
         if case .upload(_, let upload) = body { unsafe upload.waiter = waiter }
     }
 
@@ -130,7 +144,9 @@ public struct EntryDraft: ~Copyable {
     /// What is known of the written file.
     var finishedFile: FinishedValueFile? { file?.finished }
 
-    /// Whether the value belongs into a file that is not written yet. `disk` is nil while values stay in memory.
+    /// Whether the value belongs into a file that is not written yet.
+    ///
+    /// `disk` is nil while values stay in memory.
     func waitsForFile(_ disk: DiskTier?) -> Bool {
         if let file { return file.finished == nil && !file.hasFailed }
         guard let disk else { return false }
@@ -144,7 +160,9 @@ public struct EntryDraft: ~Copyable {
         body = .file(file)
     }
 
-    /// Takes the block back from its file, which is dropped. False for a value that streamed to its file.
+    /// Takes the block back from its file, which is dropped.
+    ///
+    /// False for a value that streamed to its file.
     mutating func takeBackBlock() -> Bool {
         guard case .file(let file) = body, let block = file.takeBlock() else { return false }
         body = .memory(block)
@@ -157,7 +175,9 @@ public struct EntryDraft: ~Copyable {
         splice = request
     }
 
-    /// Takes the block out for linking. A file that was written belongs to the entry from now on.
+    /// Takes the block out for linking.
+    ///
+    /// A file that was written belongs to the entry from now on.
     mutating func take() -> EntryBlock {
         let block = block
         if case .file(let file) = body { _ = file.takeBlock() }

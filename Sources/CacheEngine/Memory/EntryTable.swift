@@ -141,11 +141,15 @@ struct EntryTable: ~Copyable {
         }
     }
 
-    /// Number of positions that `visit(position:)` accepts. Changes only when the table grows.
+    /// Number of positions that `visit(position:)` accepts.
+    ///
+    /// Changes only when the table grows.
     var positions: Int { unsafe Int((oldBuckets == nil ? mask : oldMask) + 1) }
 
-    /// Visits the blocks of one position, for slow scans in bounded steps. Growth between steps may repeat or skip an
-    /// entry that moved, so such scans are for clean-up and listings, never for accounting.
+    /// Visits the blocks of one position, for slow scans in bounded steps.
+    ///
+    /// Growth between steps may repeat or skip an entry that moved, so such scans are for clean-up and listings, never
+    /// for accounting.
     func visit(position: Int, _ body: (EntryBlock) -> Void) {
         if let old = unsafe oldBuckets {
             if UInt64(position) >= moved { return Self.visitChain(unsafe old[position], body) }

@@ -41,7 +41,9 @@ public struct CacheEvent: Sendable, Equatable {
         wasFetched: false)
 }
 
-/// The events of one cache. Thread-safe.
+/// The events of one cache.
+///
+/// Thread-safe.
 final class EventLog: Sendable {
     typealias Observer = @Sendable (_ events: [CacheEvent], _ dropped: Int) -> Void
 
@@ -57,13 +59,16 @@ final class EventLog: Sendable {
     private static let waitingMax = 8192
 
     private let isObserved = Atomic<Bool>(false)
-    /// Guards events that wait for delivery and the observers. A leaf.
+    /// Guards events that wait for delivery and the observers.
+    ///
+    /// A leaf.
     private let state = Guarded(State(), rank: .leaf)
 
     /// Adds an observer; returns its id.
     func add(_ observer: @escaping Observer) -> Int {
         let id = state.withLock { state in
             state.nextID += 1
+            // SAFETY: the block is linked into a shard whose lock the caller holds; the key is copied.
             state.observers.append((state.nextID, observer))
             return state.nextID
         }
@@ -109,7 +114,9 @@ final class EventLog: Sendable {
     /// Calls `wake` when there is something to deliver, maybe under a shard's lock.
     func setWake(_ wake: @escaping @Sendable () -> Void) { state.withLock { $0.wake = wake } }
 
-    /// Hands the waiting events to the observers. Call on the background thread, holding no lock.
+    /// Hands the waiting events to the observers.
+    ///
+    /// Call on the background thread, holding no lock.
     func deliver() {
         guard isObserved.load(ordering: .relaxed) else { return }
         let (events, dropped, observers) = state.withLock { state in

@@ -19,8 +19,9 @@ extension MemoryTier {
     /// A block that stands for a value in a file.
     func makeStub(_ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: [UInt8]) -> EntryBlock? {
         let bytes = MemoryLayout<FileReference>.size
-        guard let block = EntryBlock.make(
-            key: key.span, extended: extended.span, storedValueBytes: bytes, hash: hash)
+        guard
+            let block = EntryBlock.make(
+                key: key.span, extended: extended.span, storedValueBytes: bytes, hash: hash)
         else { return nil }
         dress(block, metadata)
         block.turnIntoStub(
@@ -42,10 +43,13 @@ extension MemoryTier {
         WallTime(milliseconds: (Int64(bootSeconds) - Instant.bootSecondsBias) * 1000 + wallOffset)
     }
 
-    /// Unlinks the stub that a failed stream was opened for. False if the key holds something else by now.
+    /// Unlinks the stub that a failed stream was opened for.
+    ///
+    /// False if the key holds something else by now.
     func dropStub(_ request: StreamRequest) -> Bool {
         var garbage = Garbage()
         let dropped = shard(request.hash).withLock { state in
+            // SAFETY: the request owns its key, and the lookup keeps no pointer.
             let found = unsafe request.key.withUnsafeBytes { unsafe state.table.find(request.hash, $0) }
             guard let block = found, block.isStub, block.file.generation == request.metadata.generation else {
                 return false
@@ -64,6 +68,9 @@ extension MemoryTier {
     /// kernel refuses memory.
     func makeBlock(_ record: JournalRecord, key: UnsafeRawBufferPointer) -> EntryBlock? {
         let header = record.header
+        // SAFETY: the caller holds the lock of the shard in which the record's write is pending, so the journal keeps
+        // the record. Everything is copied; the block is made for the record's `valueBytes`, the length of
+        // `record.value`.
         let recordKey = unsafe record.key
         guard recordKey.count == key.count, unsafe recordKey.elementsEqual(key) else { return nil }
         let metadata = EntryMetadata(header)
@@ -96,6 +103,7 @@ extension EntryBlock {
     /// A block with the same key, extended data, flags and deadline, and room for a value of `valueBytes`; nil when the
     /// kernel refuses memory.
     func copy(valueBytes: Int) -> EntryBlock? {
+        // SAFETY: the caller owns this block, holds its shard's lock or has it pinned; the bytes are copied.
         let fresh = unsafe EntryBlock.make(
             key: Span(_unsafeBytes: key), extended: Span(_unsafeBytes: extended), storedValueBytes: valueBytes,
             hash: hash)
@@ -110,6 +118,7 @@ extension EntryBlock {
 
     /// A copy with the value and all metadata; nil when the kernel refuses memory.
     func copyWithValue() -> EntryBlock? {
+        // SAFETY: as in `copy`; both blocks have room for `stored.count` bytes.
         guard let fresh = unsafe copy(valueBytes: stored.count) else { return nil }
         unsafe fresh.stored.copyMemory(from: UnsafeRawBufferPointer(stored))
         fresh.cas = cas
@@ -126,6 +135,7 @@ extension EntryBlock {
 
     /// Fills the value with `present` and `addition`, in that order or the other.
     func join(_ present: UnsafeRawBufferPointer, _ addition: UnsafeRawBufferPointer, isAppend: Bool) {
+        // SAFETY: this block is new, so nobody else uses it; the caller keeps both values, and the lengths are checked.
         let (first, second) = unsafe isAppend ? (present, addition) : (addition, present)
         let target = unsafe stored
         invariant(target.count == first.count + second.count)

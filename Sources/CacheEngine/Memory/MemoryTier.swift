@@ -7,17 +7,20 @@ import Hashing
 import Primitives
 import Synchronization
 
-/// All shards of one cache. Thread-safe: each shard is behind its own lock.
+/// All shards of one cache.
+///
+/// Thread-safe: each shard is behind its own lock.
 @safe
 final class MemoryTier: Sendable {
     let shards: [Guarded<Shard>]
-    // SAFETY: the same objects, kept alive by `shards` for as long as this object lives; allocated once, freed in deinit.
-    // The request path takes them from here without counting references.
+    // SAFETY: the same objects, kept alive by `shards` for as long as this object lives; allocated once, freed in
+    // deinit. The request path takes them from here without counting references.
     nonisolated(unsafe) private let references: UnsafeMutablePointer<Unmanaged<Guarded<Shard>>>
     private let shift: UInt64
     private let seed: UInt64
     let clock: any TimeSource
     let events: EventLog
+    let release: DeferredRelease
     /// Civil time minus boot time in ms, fixed when the cache was opened: a clock jump while it runs moves no deadline.
     let wallOffset: Int64
     private let valueMax: Atomic<Int>
@@ -28,7 +31,9 @@ final class MemoryTier: Sendable {
         let count = options.shards ?? Self.shardCount(options)
         invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
         let limits = Self.split(options, over: count)
-        shards = (0..<count).map { _ in Guarded(Shard(limits: limits), rank: .shard) }
+        let release = DeferredRelease()
+        self.release = release
+        shards = (0..<count).map { _ in Guarded(Shard(limits: limits, release: release), rank: .shard) }
         unsafe references = .allocate(capacity: count)
         for (index, shard) in shards.enumerated() {
             unsafe (references + index).initialize(to: .passUnretained(shard))
@@ -73,7 +78,9 @@ final class MemoryTier: Sendable {
     /// The limits in force, as they were given.
     var limits: MemoryOptions { given.withLock { $0 } }
 
-    /// Sets new limits, which hold once `enforceLimits` has returned. The number of shards stays.
+    /// Sets new limits, which hold once `enforceLimits` has returned.
+    ///
+    /// The number of shards stays.
     func setLimits(_ options: MemoryOptions) {
         given.withLock { $0 = options }
         let limits = Self.split(options, over: shards.count)
@@ -115,7 +122,9 @@ final class MemoryTier: Sendable {
         unsafe reference(hash)._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    /// The shard of `hash`, not counted. For as long as this object lives.
+    /// The shard of `hash`, not counted.
+    ///
+    /// For as long as this object lives.
     @inline(__always)
     func reference(_ hash: UInt64) -> Unmanaged<Guarded<Shard>> { unsafe references[shardIndex(hash)] }
 

@@ -2,7 +2,9 @@
 
 public import Primitives
 
-/// An entry as shown to the closure of `Cache.withEntry`. Not valid after the closure returned.
+/// An entry as shown to the closure of `Cache.withEntry`.
+///
+/// Not valid after the closure returned.
 @safe
 public struct EntryView {
     let block: EntryBlock
@@ -30,6 +32,7 @@ public struct EntryView {
 /// A value that stays readable for as long as this object lives.
 ///
 /// The entry may be overwritten, deleted or evicted meanwhile: the block is freed with the last pin.
+@safe
 public final class PinnedEntry: Sendable {
     let block: EntryBlock
     /// The shard whose lock guards the pin count; nil for a block that was never linked.
@@ -60,13 +63,17 @@ public final class PinnedEntry: Sendable {
         flags = block.flags
         cas = block.cas
         deadline = block.deadline
+        unsafe value = block.value
+        unsafe extended = block.extended
     }
 
+    // SAFETY: inside the pinned block, whose value never changes once it is linked; taken under the lock, because where
+    // they are depends on the header.
     /// The value; valid while this object lives.
-    public var value: UnsafeRawBufferPointer { unsafe block.value }
+    nonisolated(unsafe) public let value: UnsafeRawBufferPointer
 
     /// Data stored beside the value; valid while this object lives.
-    public var extended: UnsafeRawBufferPointer { unsafe block.extended }
+    nonisolated(unsafe) public let extended: UnsafeRawBufferPointer
 
     deinit {
         guard let shard else { return block.free() }

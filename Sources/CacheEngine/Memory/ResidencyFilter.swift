@@ -3,8 +3,9 @@
 // A blocked fingerprint table. A hash names one bucket of 32 slots (one cache line) and a 16-bit fingerprint, which is
 // put into any free slot of that bucket. No false negatives: every row's fingerprint is inserted exactly once and
 // removed exactly once. False positives: at most 32 / 65,535 of the misses. A bucket that overflowed says "maybe" for
-// ever; at the load at which `FilterKeeper` builds a larger table that is less than one bucket in a hundred. At 2 bytes a slot and a load
-// between 1/3 and 2/3 that is 3 to 6 bytes per row. Belongs to one shard, under its lock, or to its builder.
+// ever; at the load at which `FilterKeeper` builds a larger table that is less than one bucket in a hundred. At 2 bytes
+// a slot and a load between 1/3 and 2/3 that is 3 to 6 bytes per row. Belongs to one shard, under its lock, or to its
+// builder.
 
 import Primitives
 

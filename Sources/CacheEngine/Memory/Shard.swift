@@ -6,9 +6,15 @@
 
 import Primitives
 
-/// Blocks that were unlinked under a shard lock, to be freed outside it. Chained through `EntryBlock.chain`.
+/// Blocks that were unlinked under a shard lock, to be freed outside it.
+///
+/// Chained through `EntryBlock.chain`.
 struct Garbage: ~Copyable, Sendable {
     private var first: EntryBlock?
+    /// Who frees instead of the caller, if something large was collected.
+    private var release: DeferredRelease?
+    /// Bytes of what is large.
+    private var largeBytes = 0
 
     init() { first = nil }
 
@@ -17,9 +23,23 @@ struct Garbage: ~Copyable, Sendable {
         first = block
     }
 
+    /// Adds a large block: all that was collected is freed in the background, if that has room.
+    mutating func add(_ block: EntryBlock, bytes: Int, to release: DeferredRelease) {
+        add(block)
+        self.release = release
+        largeBytes += bytes
+    }
+
     /// Frees all collected blocks.
     consuming func free() {
-        var block = first
+        guard let first else { return }
+        if let release, release.take(first, bytes: largeBytes) { return }
+        Self.free(first)
+    }
+
+    /// Frees a chain of blocks.
+    static func free(_ chain: EntryBlock) {
+        var block = Optional(chain)
         while let current = block {
             block = current.chain
             current.free()
@@ -33,7 +53,9 @@ struct ShardLimits: Sendable, Equatable {
     var entries: Int?
 }
 
-/// The state of one shard. Lives inside a `Guarded` of rank `.shard`.
+/// The state of one shard.
+///
+/// Lives inside a `Guarded` of rank `.shard`.
 struct Shard: ~Copyable {
     var table = EntryTable()
     private var newest: EntryBlock?
@@ -46,7 +68,9 @@ struct Shard: ~Copyable {
     var counters = ShardCounters()
     /// Which keys may have a row on disk; nil while that is not known.
     private var filter: ResidencyFilter?
-    /// Accesses of entries that left memory, for the index: (hash, boot second). Bounded and lossy.
+    /// Accesses of entries that left memory, for the index: (hash, boot second).
+    ///
+    /// Bounded and lossy.
     var recency: [(hash: UInt64, accessed: UInt32)] = []
 
     static let recencyMax = 4096
@@ -56,11 +80,18 @@ struct Shard: ~Copyable {
 
     var entries: Int { table.count }
 
-    init(limits: ShardLimits) { self.limits = limits }
+    private let release: DeferredRelease
+
+    init(limits: ShardLimits, release: DeferredRelease) {
+        self.limits = limits
+        self.release = release
+    }
 
     // MARK: LRU list and table
 
-    /// Links `block` as the most recently used entry. Its key must not be present.
+    /// Links `block` as the most recently used entry.
+    ///
+    /// Its key must not be present.
     mutating func link(_ block: EntryBlock) {
         table.insert(block)
         pushNewest(block)
@@ -71,8 +102,15 @@ struct Shard: ~Copyable {
     mutating func unlink(_ block: EntryBlock, into garbage: inout Garbage) {
         table.remove(block)
         detach(block)
-        bytes &-= block.accountedBytes
-        if block.pins == 0 { garbage.add(block) } else { block.marks.insert(.unlinked) }
+        let accounted = block.accountedBytes
+        bytes &-= accounted
+        if block.pins > 0 {
+            block.marks.insert(.unlinked)
+        } else if accounted >= DeferredRelease.blockBytesMin {
+            garbage.add(block, bytes: accounted, to: release)
+        } else {
+            garbage.add(block)
+        }
     }
 
     /// Makes `block` the most recently used entry.
@@ -104,11 +142,14 @@ struct Shard: ~Copyable {
 
     // MARK: Lookup
 
-    /// The live entry with this key. An expired one is unlinked on the way.
+    /// The live entry with this key.
+    ///
+    /// An expired one is unlinked on the way.
     @inline(__always)
     mutating func find(
         _ hash: UInt64, _ key: UnsafeRawBufferPointer, now: Instant, garbage: inout Garbage, log: EventLog
     ) -> EntryBlock? {
+        // SAFETY: the caller keeps the key during the call, and the lookup keeps no pointer.
         guard let block = unsafe table.find(hash, key) else { return nil }
         if block.deadline > now { return block }
         expire(block, garbage: &garbage, log: log)
@@ -186,12 +227,24 @@ struct Shard: ~Copyable {
 
     /// Remembers when an entry that leaves memory was last used, if the index does not know that closely enough.
     ///
-    /// The first read of an entry is always told, as at least one second after its write: on disk, that is the read mark.
+    /// The first read of an entry is always told, as at least one second after its write: on disk, that is the read
+    /// mark.
     mutating func noteAccess(_ block: EntryBlock) {
         guard block.marks.contains(.fetched), recency.count < Self.recencyMax else { return }
         let age = RecencyRule.minutes(block.accessed) &- block.knownAccess
         guard age >= RecencyRule.granularityMinutes || !block.marks.contains(.readMarkOnDisk) else { return }
         recency.append((block.hash, max(block.accessed, block.written &+ 1)))
+    }
+
+    /// Remembers the last accesses of the most recently used entries, as many as there is room for.
+    ///
+    /// For a stop: what is hottest in memory must not look coldest on disk.
+    mutating func noteAccessesOfNewest() {
+        var block = newest
+        while let current = block, recency.count < Self.recencyMax {
+            noteAccess(current)
+            block = current.older
+        }
     }
 
     /// Visits entries from the least recently used on, until `body` returns false.
@@ -243,13 +296,17 @@ enum RecencyRule {
     static func minutes(_ bootSeconds: UInt32) -> UInt16 { UInt16(truncatingIfNeeded: bootSeconds / 60) }
 }
 
-/// The entries of a flushed shard, on their way to be freed. They are out of reach of new lookups; pins keep single
-/// blocks alive, so each block is given up under the shard's lock.
+/// The entries of a flushed shard, on their way to be freed.
+///
+/// They are out of reach of new lookups; pins keep single blocks alive, so each block is given up under the shard's
+/// lock.
 struct DetachedEntries: Sendable {
     var oldest: EntryBlock?
     var count: Int
 
-    /// Moves up to `limit` blocks into `garbage`. Call under the lock of the shard that they came from.
+    /// Moves up to `limit` blocks into `garbage`.
+    ///
+    /// Call under the lock of the shard that they came from.
     mutating func release(_ limit: Int, into garbage: inout Garbage) {
         var left = limit
         while left > 0, let block = oldest {

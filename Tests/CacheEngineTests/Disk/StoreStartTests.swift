@@ -157,6 +157,7 @@ private func isQuarantined(_ verdict: StartVerdict) -> Bool {
         #expect(isQuarantined(second.verdict))
         #expect(second.directory.hashSeed != seed)
         #expect(second.directory.epoch == 2)
+        #expect(try scratch.read("quarantine-2/REASON") == Array("FORMAT is \(how)\n".utf8))
     }
 
     @Test func aMissingStoreIsAFreshOneInTheSameLineage() throws {

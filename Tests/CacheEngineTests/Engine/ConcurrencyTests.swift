@@ -91,7 +91,9 @@ private struct Described: Equatable {
                 let value = try #require(Described(bytes, of: key), "seed \(seed): k\(key) is torn or another's")
                 #expect(value.version >= seen[key] ?? 0, "seed \(seed): k\(key) went backwards")
                 seen[key] = value.version
-                if key % Self.threads == thread { #expect(own[key] == value.version, "seed \(seed): not its own k\(key)") }
+                if key % Self.threads == thread {
+                    #expect(own[key] == value.version, "seed \(seed): not its own k\(key)")
+                }
             }
             let written = own
             finals.update { $0.merge(written) { $1 } }
@@ -174,7 +176,9 @@ private struct Described: Equatable {
         }
     }
 
-    /// Everything at the same time: flushes, trims, walks, limits, expiry. Nothing may be torn, trap or hang.
+    /// Everything at the same time: flushes, trims, walks, limits, expiry.
+    ///
+    /// Nothing may be torn, trap or hang.
     @Test func `flushes, trims and walks under load`() throws {
         let fixture = try fixture()
         let cache = fixture.cache

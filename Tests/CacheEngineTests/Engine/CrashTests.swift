@@ -1,5 +1,5 @@
-// What a process finds that starts after another one was killed: a copy of the directory at some moment, or the directory
-// of a child that was killed with SIGKILL.
+// What a process finds that starts after another one was killed: a copy of the directory at some moment, or the
+// directory of a child that was killed with SIGKILL.
 
 import Foundation
 import Primitives
@@ -97,6 +97,17 @@ import Testing
         #expect(copy.startReport?.contains("quarantined") == true, "\(copy.startReport ?? "")")
         #expect(try !fixture.scratch.names("copy").filter { $0.hasPrefix("quarantine-") }.isEmpty)
         copy.close()
+    }
+
+    @Test func `a start tells of an index that it put aside`() throws {
+        let fixture = try EngineFixture()
+        try fixture.cache.set([1], forKey: "k")
+        fixture.close()
+        try fixture.scratch.write([UInt8](repeating: 0x5a, count: 8192), to: "cache/store/index.db")
+        try fixture.reopen()
+        #expect(fixture.cache.value(forKey: "k") == nil)
+        let report = try #require(fixture.cache.startReport)
+        #expect(report.hasPrefix("store quarantined, started empty: "), "\(report)")
     }
 
     @Test func `after a clean stop no journal is needed`() throws {

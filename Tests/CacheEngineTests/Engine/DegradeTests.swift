@@ -196,6 +196,28 @@ private final class FaultyFixture {
         #expect(fixture.cache.value(forKey: "k") == nil)
     }
 
+    @Test func `with its whole directory gone, memory serves on and the tier comes back`() throws {
+        let fixture = try EngineFixture { $0.disk?.trimInterval = 10 }
+        try fixture.cache.set([1], forKey: "k")
+        fixture.settle()
+        try FileManager.default.removeItem(atPath: fixture.scratch.path("cache"))
+        until {
+            fixture.clock.advance(milliseconds: 100)
+            return fixture.cache.disk?.state == .degraded || (fixture.cache.statistics().disk?.quarantines ?? 0) > 0
+        }
+        #expect(fixture.cache.value(forKey: "k") == [1])
+        try fixture.cache.set([2], forKey: "k")
+        #expect(fixture.cache.value(forKey: "k") == [2])
+        until {
+            fixture.clock.advance(milliseconds: 100)
+            return fixture.cache.disk?.state == .ok
+        }
+        try fixture.cache.set([3], forKey: "new")
+        fixture.settle()
+        try fixture.reopen()
+        #expect(fixture.cache.value(forKey: "new") == [3])
+    }
+
     @Test(arguments: ["shorter", "flipped", "removed"]) func `a damaged value file is a miss`(how: String) throws {
         let fixture = try EngineFixture()
         try fixture.cache.set([UInt8](repeating: 1, count: 50_000), forKey: "k")

@@ -50,7 +50,8 @@ final class EngineFixture {
         isOpen = true
     }
 
-    /// A cache on a copy of the directory as it is now: what a process would find that starts after this one was killed.
+    /// A cache on a copy of the directory as it is now: what a process would find that starts after this one was
+    /// killed.
     func reopenedCopy(_ name: String = "copy") throws -> Cache {
         try scratch.copy("cache", to: name)
         var options = options

@@ -492,12 +492,12 @@ private func text(_ keys: [[UInt8]]) -> [String] { keys.map { String(decoding: $
         #expect(fixture.cache.entryCount(in: .disk) == 3000)
     }
 
-    @Test func `a last use that only memory knows survives a stop`() throws {
+    @Test(arguments: [true, false]) func `a last use that only memory knows survives a stop`(isEvicted: Bool) throws {
         let fixture = try EngineFixture()
         for key in ["used", "idle"] { try fixture.cache.set([1], forKey: key) }
         fixture.clock.advance(seconds: 3600)
         #expect(fixture.cache.value(forKey: "used") == [1])
-        fixture.dropMemory()
+        if isEvicted { fixture.dropMemory() }
         try fixture.reopen()
         #expect(fixture.cache.info(forKey: "used")?.idle == .zero)
         #expect(fixture.cache.info(forKey: "idle")?.idle == .seconds(3600))
@@ -580,5 +580,43 @@ private func text(_ keys: [[UInt8]]) -> [String] { keys.map { String(decoding: $
             #expect(!cache.touch(key, timeToLive: nil))
             #expect(try cache.increment(key) == nil)
         }
+    }
+}
+
+@Suite struct ReleaseTests {
+    /// The background thread is kept busy by an observer; nobody waits for it, and little waits for it.
+    @Test func `large values are freed by the background thread`() throws {
+        let fixture = try EngineFixture { options in
+            options.disk = nil
+            options.memory.bytesMax = 256 << 20
+        }
+        let cache = fixture.cache
+        let held = Primitives.Semaphore()
+        let goOn = Primitives.Semaphore()
+        let isFirst = Answer(true)
+        let observation = cache.observe { _, _ in
+            guard isFirst.value else { return }
+            isFirst.value = false
+            held.signal()
+            goOn.wait()
+        }
+        try cache.set([1], forKey: "small")
+        cache.remove("small")
+        held.wait()
+        #expect(cache.memory.release.waitingBytes == 0)
+        for number in 0..<40 {
+            try cache.set([UInt8](repeating: UInt8(number), count: 1_000_000), forKey: "large")
+        }
+        let waiting = cache.memory.release.waitingBytes
+        #expect(waiting > 7_000_000)
+        #expect(waiting <= DeferredRelease.bytesMax)
+        #expect(cache.value(forKey: "large")?.last == 39)
+        goOn.signal()
+        until { cache.memory.release.waitingBytes == 0 }
+        cache.checkMemoryCounters()
+        observation.cancel()
+        fixture.close()
+        // Nobody is left to free for others.
+        #expect(cache.memory.release.waitingBytes == 0)
     }
 }

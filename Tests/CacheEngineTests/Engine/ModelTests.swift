@@ -1,5 +1,5 @@
-// The engine against a naive dictionary: random operations, a clock that the test moves, memory so small that most reads
-// come from disk, and a restart now and then. A failure prints the seed and the number of the operation.
+// The engine against a naive dictionary: random operations, a clock that the test moves, memory so small that most
+// reads come from disk, and a restart now and then. A failure prints the seed and the number of the operation.
 
 import Primitives
 import TestSupport

@@ -51,6 +51,17 @@ extension Cache {
 }
 
 @Suite struct PromotionTests {
+    /// A value that stays on disk comes in two steps, a stub and then its file: one retrieval, one hit.
+    @Test func `a large value from disk is one hit`() throws {
+        let fixture = try EngineFixture { $0.memory.valueBytesMax = 4096 }
+        try fixture.cache.set([UInt8](repeating: 7, count: 100_000), forKey: "large")
+        try fixture.cache.set([1], forKey: "small")
+        try fixture.reopen()
+        #expect(fixture.cache.value(forKey: "large")?.count == 100_000)
+        #expect(fixture.cache.value(forKey: "small") == [1])
+        #expect(fixture.cache.statistics().diskHits == 2)
+    }
+
     private func paused(_ adjust: (inout CacheOptions) -> Void = { _ in }) throws -> PausedLookup {
         let fixture = try EngineFixture(adjust)
         try fixture.cache.set([1], forKey: "k")

@@ -1,0 +1,77 @@
+// The calls that the header promises, against libevent's real headers. No policy here: see Sources/Libevent.
+
+#define _GNU_SOURCE 1
+
+#include "CLibevent.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+// libevent's callback also gets descriptor and kinds; ours only the argument.
+struct action {
+    void (*fire)(void *argument);
+    void *argument;
+};
+
+static void run(evutil_socket_t descriptor, short kinds, void *argument) {
+    (void)descriptor;
+    (void)kinds;
+    struct action *action = argument;
+    action->fire(action->argument);
+}
+
+const char *clibevent_version(void) { return event_get_version(); }
+
+clibevent_base *clibevent_base_new(void) {
+    struct event_config *config = event_config_new();
+    if (config == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    // One thread uses the base, so its locks would be pure cost.
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    struct event_base *base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+void clibevent_base_free(clibevent_base *base) { event_base_free(base); }
+
+int clibevent_base_turn(clibevent_base *base, int waits) {
+    return event_base_loop(base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY | (waits ? 0 : EVLOOP_NONBLOCK));
+}
+
+clibevent_event *clibevent_event_new(
+    clibevent_base *base, int descriptor, int kinds, void (*fire)(void *argument), void *argument) {
+    short flags = (kinds & CLIBEVENT_READABLE ? EV_READ : 0) | (kinds & CLIBEVENT_WRITABLE ? EV_WRITE : 0)
+        | (kinds & CLIBEVENT_SIGNAL ? EV_SIGNAL : 0) | (kinds & CLIBEVENT_PERSISTENT ? EV_PERSIST : 0);
+    struct action *action = malloc(sizeof *action);
+    if (action == NULL) return NULL;
+    action->fire = fire;
+    action->argument = argument;
+    struct event *event = event_new(base, descriptor, flags, run, action);
+    if (event == NULL) free(action);
+    return event;
+}
+
+void clibevent_event_free(clibevent_event *event) {
+    void *action = event_get_callback_arg(event);
+    event_free(event);
+    free(action);
+}
+
+int clibevent_event_add(clibevent_event *event, long long milliseconds) {
+    if (milliseconds < 0) return event_add(event, NULL);
+    struct timeval interval = {.tv_sec = milliseconds / 1000, .tv_usec = milliseconds % 1000 * 1000};
+    return event_add(event, &interval);
+}
+
+int clibevent_event_remove(clibevent_event *event) { return event_del(event); }
+
+int clibevent_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
+int clibevent_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC); }
