@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 import Primitives
 import SQLite
+import Synchronization
 import TestSupport
 import Testing
 
@@ -51,6 +52,21 @@ private final class FaultyFixture {
         faulty.base.dropMemory()
         #expect(faulty.cache.value(forKey: "during") == [2])
         #expect(faulty.cache.statistics().disk?.quarantines == 0)
+    }
+
+    /// Between the opening of the journal and the removal of the rows that were barred.
+    @Test func `a touch of what was written without the journal does not revive the older row`() throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        try fixture.cache.set([1], forKey: "k")
+        fixture.settle()
+        disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+        try fixture.cache.set([2], forKey: "k")
+        disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
+        #expect(fixture.cache.touch("k", timeToLive: .seconds(100)))
+        #expect(fixture.cache.value(forKey: "k") == [2])
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "k") == nil)
     }
 
     /// The journal fills up, writes go on without it; whatever was written meanwhile, no older value may come back.
