@@ -79,9 +79,9 @@ final class DiskTrimmer {
     /// Some rows whose time is over.
     func expired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> [TrimCandidate] {
         let now = writer.memory.wall(writer.memory.clock.now())
-        // A touch in the journal may have given the entry more time.
+        // The journal may hold a touch that gives the entry more time, or the entry again, with the same file.
         return try index.expired(before: now, limit: Self.sliceRows).filter { candidate in
-            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
+            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash) == nil }
         }
     }
 
