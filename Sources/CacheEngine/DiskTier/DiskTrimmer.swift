@@ -56,11 +56,14 @@ final class DiskTrimmer {
     }
 
     /// Frees what can be freed after the file system reported that it is full.
+    ///
+    /// Files go before their rows: the log needs room for the deletion of rows, too. A row without its file is a miss.
     func makeRoom(_ writer: DiskWriter) {
         guard let index = writer.index else { return }
         do throws(DiskError) {
-            _ = try index.checkpoint(.truncate)
             let victims = try index.leastRecent(limit: Self.sliceRows)
+            writer.removeFiles(victims.filter { $0.fileBytes > 0 }.map(\.generation))
+            _ = try index.checkpoint(.truncate)
             try delete(victims, index, writer, countAs: .evictions)
         } catch {
             index.rollback()

@@ -27,6 +27,8 @@ final class DiskWriter {
     private var nextTrim = Instant(milliseconds: 0)
     /// Since when the journal has been without room for somebody.
     private var roomMissingSince: Instant?
+    /// Whether the store that was given up has been moved aside, and its successor is there, if only in part.
+    private var hasSuccessor = false
 
     /// How long a batch may gather before it is committed, in ms: longer batches cost less per write.
     private static let gatherMilliseconds: Int64 = 5
@@ -357,10 +359,24 @@ final class DiskWriter {
             disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
             disk.counters.add(to: .quarantines)
             failures = 0
+            retryAt = now
+            hasSuccessor = false
             cleanup.restart()
             changeState(.ok, "a new, empty store")
         } catch {
             disk.report.withLock { $0.lastError = "\(error)" }
+            recoveryFailed((error as? DiskError) ?? (error as? StoreError).map { DiskError($0) })
+        }
+    }
+
+    /// A successor that is damaged has to be moved aside, too; one without room gets that of former stores.
+    private func recoveryFailed(_ error: DiskError?) {
+        if error?.kind == .corrupt { hasSuccessor = false }
+        guard error?.kind == .full else { return }
+        do throws(StoreError) {
+            _ = try disk.directory.removeOldStores(keepNewestQuarantine: false, budget: DiskCleanup.namesPerStep)
+        } catch {
+            disk.counters.add(to: .writeErrors)
         }
     }
 
