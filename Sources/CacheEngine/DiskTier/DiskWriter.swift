@@ -92,7 +92,10 @@ final class DiskWriter {
     // MARK: The journal
 
     private func serveJournal(_ inbox: DiskTier.Inbox) {
-        if index == nil { return recoverIfDue() }
+        if index == nil {
+            disk.releaseWaiters()
+            return recoverIfDue()
+        }
         if memory.clock.now() >= retryAt { drain(inbox) }
         settleWaiters()
     }
@@ -323,14 +326,7 @@ final class DiskWriter {
                 shard.flights.removeAll()
             }
         }
-        let (barriers, room) = disk.inbox.withLock { inbox in
-            let taken = (inbox.barriers, inbox.roomWaiters)
-            inbox.barriers = []
-            inbox.roomWaiters = []
-            return taken
-        }
-        for barrier in barriers { barrier.waiter.complete(.failed) }
-        for waiter in room { waiter.complete(.retry) }
+        disk.releaseWaiters()
         retryAt = memory.clock.now()
     }
 
@@ -340,7 +336,8 @@ final class DiskWriter {
         guard now >= retryAt else { return }
         retryAt = now.advanced(byMilliseconds: 1000)
         do {
-            try disk.directory.quarantine("given up while running")
+            if !hasSuccessor { try disk.directory.quarantine("given up while running") }
+            hasSuccessor = true
             let index = try DiskIndex(
                 directory: disk.directory, options: DiskStart.indexOptions(disk.options))
             let files = try disk.directory.valueFiles()

@@ -34,6 +34,13 @@ private final class FaultyFixture {
     }
 }
 
+/// Keeps what it is told.
+private final class Answers: CompletionQueue {
+    private let told = Guarded(0, rank: .leaf)
+    var count: Int { told.withLock { $0 } }
+    func post(_ completion: Completion) { told.withLock { $0 += 1 } }
+}
+
 @Suite struct DegradeTests {
     @Test func `a full disk costs nothing that the journal can hold`() throws {
         let faulty = try FaultyFixture()
@@ -164,6 +171,35 @@ private final class FaultyFixture {
         #expect(again.value(forKey: "new") == [3])
         #expect(again.value(forKey: "kept") == nil)
         again.close()
+    }
+
+    @Test func `who comes to wait after the store was given up is not left waiting`() throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        // No new store can be made.
+        try FileManager.default.removeItem(atPath: fixture.scratch.path("cache"))
+        disk.discardStore("as the test wants it")
+        until { disk.state == .degraded && disk.report.withLock { $0.lastError } != nil }
+        let answers = Answers()
+        disk.commitBarrier(Waiter(queue: answers, token: 1))
+        disk.whenJournalHasRoom(Waiter(queue: answers, token: 2))
+        until { answers.count == 2 }
+    }
+
+    /// The clock stands still: nothing may wait for the next attempt.
+    @Test func `a new store takes writes at once, and late news of the old one do it no harm`() throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        disk.discardStore("as the test wants it")
+        until { disk.state == .ok && disk.counters[.quarantines] == 1 }
+        try fixture.cache.set([1], forKey: "k")
+        until { disk.journal.usedBytes == 0 }
+        disk.reportCorruption(DiskError(kind: .corrupt, operation: "test", code: 0, message: "late"), of: 0)
+        fixture.cache.onWriter { _ in }
+        fixture.settle()
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "k") == [1])
+        #expect(disk.counters[.quarantines] == 1)
     }
 
     @Test func `an index that is overwritten under us is put aside`() throws {
