@@ -176,8 +176,9 @@ private final class Answers: CompletionQueue {
     @Test func `who comes to wait after the store was given up is not left waiting`() throws {
         let fixture = try EngineFixture()
         let disk = try #require(fixture.cache.disk)
-        // No new store can be made.
+        // No new store can be made where a file is.
         try FileManager.default.removeItem(atPath: fixture.scratch.path("cache"))
+        try fixture.scratch.write([1], to: "cache")
         disk.discardStore("as the test wants it")
         until { disk.state == .degraded && disk.report.withLock { $0.lastError } != nil }
         let answers = Answers()
