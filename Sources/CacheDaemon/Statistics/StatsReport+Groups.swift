@@ -18,7 +18,7 @@ extension StatsReport {
         reply.appendStatistic("verbosity", UInt64(service.log.verbosity))
         reply.appendStatistic("oldest", 0)
         reply.appendStatistic("evictions", "on")
-        reply.appendStatistic("domain_socket", settings.unixPath ?? "NULL")
+        reply.appendStatistic("domain_socket", settings.unixPath?.replacing(" ", with: "%20") ?? "NULL")
         reply.appendStatistic("umask", String(settings.unixMode, radix: 8))
         reply.appendStatistic("shutdown_command", Self.word(settings.acceptsShutdownCommand))
         reply.appendStatistic("growth_factor", "1.00")
@@ -43,7 +43,7 @@ extension StatsReport {
         reply.appendStatistic("track_sizes", "no")
         reply.appendStatistic("disk_enabled", Self.word(settings.disk.isEnabled))
         guard settings.disk.isEnabled else { return }
-        reply.appendStatistic("disk_dir", settings.disk.directory)
+        reply.appendStatistic("disk_dir", settings.disk.directory.replacing(" ", with: "%20"))
         reply.appendStatistic("disk_limit", UInt64(settings.disk.bytesMax))
         reply.appendStatistic("disk_durability", settings.disk.durability.rawValue)
     }

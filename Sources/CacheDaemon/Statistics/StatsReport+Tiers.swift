@@ -51,11 +51,12 @@ extension StatsReport {
         reply.appendStatistic("disk_write_errors", UInt64(disk.writeErrors))
         reply.appendStatistic("disk_read_errors", UInt64(disk.readErrors))
         reply.appendStatistic("disk_quarantines", UInt64(disk.quarantines))
-        if let error = disk.lastError { reply.appendStatistic("disk_last_error", Self.oneLine(error)) }
+        if let error = disk.lastError { reply.appendStatistic("disk_last_error", Self.oneWord(error)) }
     }
 
-    private static func oneLine(_ text: String) -> String {
-        String(text.map { $0.isNewline ? " " : $0 })
+    /// Text as one word: many clients take the third word of a line for the value, or refuse a fourth.
+    private static func oneWord(_ text: String) -> String {
+        String(text.map { $0.isWhitespace ? "_" : $0 })
     }
 }
 
