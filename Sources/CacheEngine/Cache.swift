@@ -188,7 +188,8 @@ public final class Cache: Sendable {
         if mode == .add { return present == nil ? nil : .notStored }
         if let cas = terms.compare {
             guard let present else { return .notFound }
-            let isOlder = terms.marksStaleIfOlder && cas < present.cas
+            // An id of 0 is no id: it never matches.
+            let isOlder = terms.marksStaleIfOlder && cas > 0 && cas < present.cas
             return present.cas == cas || isOlder ? nil : .exists
         }
         return mode == .replace && present == nil ? .notStored : nil
@@ -408,8 +409,13 @@ public final class Cache: Sendable {
     /// always says everything.
     func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
-        if let write = shard.pending.find(block.hash), write.kind == .entry {
+        switch shard.pending.find(block.hash) {
+        case .some(let write) where write.kind == .entry:
             return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
+        case .some(let write) where write.kind == .barred:
+            // The row is that of an older value and about to be removed: a touch would take it for this one's.
+            return true
+        default: break
         }
         var header = JournalHeader(kind: .touch)
         memory.describe(block, in: &header)

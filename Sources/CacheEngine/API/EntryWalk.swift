@@ -157,7 +157,7 @@ public final class EntryWalk: Sendable {
             return page.next.map { .rows(from: $0) } ?? memoryNext
         } catch {
             disk.counters.add(to: .readErrors)
-            if error.kind == .corrupt { disk.reportCorruption(error) }
+            if error.kind == .corrupt { disk.reportCorruption(error, of: reader.store.number) }
             return memoryNext
         }
     }

@@ -44,9 +44,12 @@ enum DiskIndexOpening {
             let statements = try DiskIndexStatements(connection)
             // Before the row says so: if what follows fails, the next attempt must find its own epoch in order.
             directory.indexWasOpened()
-            state.epoch = directory.epoch
-            state.bind(to: &statements.updateState)
-            try statements.updateState.run()
+            // Not again in the same epoch: a full disk would refuse it, and the index is reopened just then.
+            if state.epoch != directory.epoch {
+                state.epoch = directory.epoch
+                state.bind(to: &statements.updateState)
+                try statements.updateState.run()
+            }
             let pageSize = try connection.integer("PRAGMA page_size") ?? 0
             return Opened(statements: statements, state: state, pageSize: Int(pageSize))
         }

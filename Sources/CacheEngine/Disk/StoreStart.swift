@@ -40,7 +40,8 @@ extension StoreDirectory {
     /// this directory takes the place of one that was lost while running: it goes on with the seed and the epochs of
     /// that one, and a store that it holds is not believed.
     func start(
-        policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String, succeeding former: StoreDirectory? = nil
+        policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String,
+        succeeding former: StoreDirectory? = nil
     ) throws(StoreError) -> StartVerdict {
         invariant(anchor == nil, "started twice")
         let content = try readSmallFile(root, Self.anchorName, bytesMax: StoreAnchor.fileBytes)

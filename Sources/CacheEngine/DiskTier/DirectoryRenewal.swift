@@ -1,6 +1,6 @@
 // The whole directory was removed, renamed or unmounted under a running cache: makes it again, empty.
 //
-// Runs on the writer's thread while the tier is out of use: nobody appends to the journal then, and no reader has a row.
+// Runs on the writer's thread while the tier is out of use: nobody appends to the journal then, no reader has a row.
 // The new directory continues the old one's hash seed, epochs and journal sequence, because memory and clients know
 // them. Whatever is found at the path meanwhile is not believed; what is not ours is left alone, and tried again later.
 

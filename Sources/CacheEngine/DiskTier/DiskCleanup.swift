@@ -7,7 +7,7 @@ import Primitives
 
 /// Confined to the writer's thread.
 final class DiskCleanup {
-    private static let namesPerStep = 256
+    static let namesPerStep = 256
 
     private var sweep: OrphanSweep?
     private var replayedUpTo: UInt64

@@ -13,7 +13,7 @@ final class DiskReader {
     private let disk: DiskTier
     private var memory: MemoryTier { disk.memory }
     private var index: IndexReader?
-    private var store: DiskTier.Store
+    private(set) var store: DiskTier.Store
 
     init(_ disk: DiskTier) {
         self.disk = disk
@@ -96,7 +96,7 @@ final class DiskReader {
             }
         } catch {
             disk.counters.add(to: .readErrors)
-            if error.kind == .corrupt { disk.reportCorruption(error) }
+            if error.kind == .corrupt { disk.reportCorruption(error, of: store.number) }
             return .failed
         }
         if let (metadata, extended) = inFile { return loadFile(hash, key, metadata, extended) }

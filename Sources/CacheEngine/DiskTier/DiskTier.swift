@@ -159,8 +159,14 @@ final class DiskTier: Sendable {
         _ = ask { $0.degrade(reason) }
     }
 
-    /// The index reported corruption to a reader.
-    func reportCorruption(_ error: DiskError) { _ = ask { $0.degrade("\(error)") } }
+    /// The index of the store with that number reported corruption to a reader.
+    ///
+    /// Several readers may report the same damage; by then, a new store may be in place.
+    func reportCorruption(_ error: DiskError, of number: Int) {
+        _ = ask { writer in
+            if writer.disk.store.withLock({ $0.number }) == number { writer.degrade("\(error)") }
+        }
+    }
 
     var flushGeneration: UInt64 { flushed.load(ordering: .acquiring) }
 
@@ -227,6 +233,20 @@ final class DiskTier: Sendable {
             inbox.roomWaiters.append(waiter)
             inbox.isUrgent = true
         }
+    }
+
+    /// Nothing will be durable, and nobody has to wait for room.
+    ///
+    /// Called again and again while the tier is degraded: who saw it serve may have come to wait after that.
+    func releaseWaiters() {
+        let (barriers, room) = inbox.withLock { inbox in
+            let taken = (inbox.barriers, inbox.roomWaiters)
+            inbox.barriers = []
+            inbox.roomWaiters = []
+            return taken
+        }
+        for barrier in barriers { barrier.waiter.complete(.failed) }
+        for waiter in room { waiter.complete(.retry) }
     }
 
     func removeFile(_ generation: UInt64) { inbox.update { $0.doomedFiles.append(generation) } }

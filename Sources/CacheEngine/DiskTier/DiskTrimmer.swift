@@ -56,11 +56,14 @@ final class DiskTrimmer {
     }
 
     /// Frees what can be freed after the file system reported that it is full.
+    ///
+    /// Files go before their rows: the log needs room for the deletion of rows, too. A row without its file is a miss.
     func makeRoom(_ writer: DiskWriter) {
         guard let index = writer.index else { return }
         do throws(DiskError) {
-            _ = try index.checkpoint(.truncate)
             let victims = try index.leastRecent(limit: Self.sliceRows)
+            writer.removeFiles(victims.filter { $0.fileBytes > 0 }.map(\.generation))
+            _ = try index.checkpoint(.truncate)
             try delete(victims, index, writer, countAs: .evictions)
         } catch {
             index.rollback()
@@ -79,9 +82,9 @@ final class DiskTrimmer {
     /// Some rows whose time is over.
     func expired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> [TrimCandidate] {
         let now = writer.memory.wall(writer.memory.clock.now())
-        // A touch in the journal may have given the entry more time.
+        // The journal may hold a touch that gives the entry more time, or the entry again, with the same file.
         return try index.expired(before: now, limit: Self.sliceRows).filter { candidate in
-            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash)?.kind != .touch }
+            writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash) == nil }
         }
     }
 

@@ -27,6 +27,8 @@ final class DiskWriter {
     private var nextTrim = Instant(milliseconds: 0)
     /// Since when the journal has been without room for somebody.
     private var roomMissingSince: Instant?
+    /// Whether the store that was given up has been moved aside, and its successor is there, if only in part.
+    private var hasSuccessor = false
 
     /// How long a batch may gather before it is committed, in ms: longer batches cost less per write.
     private static let gatherMilliseconds: Int64 = 5
@@ -90,7 +92,10 @@ final class DiskWriter {
     // MARK: The journal
 
     private func serveJournal(_ inbox: DiskTier.Inbox) {
-        if index == nil { return recoverIfDue() }
+        if index == nil {
+            disk.releaseWaiters()
+            return recoverIfDue()
+        }
         if memory.clock.now() >= retryAt { drain(inbox) }
         settleWaiters()
     }
@@ -321,14 +326,7 @@ final class DiskWriter {
                 shard.flights.removeAll()
             }
         }
-        let (barriers, room) = disk.inbox.withLock { inbox in
-            let taken = (inbox.barriers, inbox.roomWaiters)
-            inbox.barriers = []
-            inbox.roomWaiters = []
-            return taken
-        }
-        for barrier in barriers { barrier.waiter.complete(.failed) }
-        for waiter in room { waiter.complete(.retry) }
+        disk.releaseWaiters()
         retryAt = memory.clock.now()
     }
 
@@ -338,11 +336,12 @@ final class DiskWriter {
         guard now >= retryAt else { return }
         retryAt = now.advanced(byMilliseconds: 1000)
         do {
-            if isDirectoryInPlace {
-                try disk.directory.quarantine("given up while running")
-            } else {
+            if !isDirectoryInPlace {
                 try disk.renewDirectory()
+            } else if !hasSuccessor {
+                try disk.directory.quarantine("given up while running")
             }
+            hasSuccessor = true
             let index = try DiskIndex(
                 directory: disk.directory, options: DiskStart.indexOptions(disk.options))
             let files = try disk.directory.valueFiles()
@@ -361,10 +360,24 @@ final class DiskWriter {
             disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
             disk.counters.add(to: .quarantines)
             failures = 0
+            retryAt = now
+            hasSuccessor = false
             cleanup.restart()
             changeState(.ok, "a new, empty store")
         } catch {
             disk.report.withLock { $0.lastError = "\(error)" }
+            recoveryFailed((error as? DiskError) ?? (error as? StoreError).map { DiskError($0) })
+        }
+    }
+
+    /// A successor that is damaged has to be moved aside, too; one without room gets that of former stores.
+    private func recoveryFailed(_ error: DiskError?) {
+        if error?.kind == .corrupt { hasSuccessor = false }
+        guard error?.kind == .full else { return }
+        do throws(StoreError) {
+            _ = try disk.directory.removeOldStores(keepNewestQuarantine: false, budget: DiskCleanup.namesPerStep)
+        } catch {
+            disk.counters.add(to: .writeErrors)
         }
     }
 
@@ -409,39 +422,6 @@ final class DiskWriter {
             index.rollback()
             handle(error)
         }
-    }
-
-    /// Unlinks value files that no row refers to any more.
-    ///
-    /// A failure leaves an orphan for the next start's sweep.
-    func removeFiles(_ generations: [UInt64]) {
-        guard !generations.isEmpty else { return }
-        let files = disk.store.withLock { $0.files }
-        for generation in generations {
-            do { _ = try files.remove(generation: generation) } catch { disk.counters.add(to: .writeErrors) }
-        }
-    }
-
-    /// Brings access times of entries that left memory into the open transaction.
-    private func tellRecency(_ index: DiskIndex) throws(DiskError) {
-        for shard in memory.shards {
-            let news = shard.withLock { shard in
-                let news = shard.recency
-                shard.recency.removeAll(keepingCapacity: true)
-                return news
-            }
-            for access in news {
-                try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
-            }
-        }
-    }
-
-    /// Brings access times into the index in a transaction of their own, before a trim goes by them.
-    func tellRecencyNow(_ index: DiskIndex) throws(DiskError) {
-        guard memory.shards.contains(where: { $0.withLock { !$0.recency.isEmpty } }) else { return }
-        try index.begin()
-        try tellRecency(index)
-        try index.commit()
     }
 
     private func housekeep() {

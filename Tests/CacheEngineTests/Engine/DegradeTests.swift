@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 import Primitives
 import SQLite
+import Synchronization
 import TestSupport
 import Testing
 
@@ -33,6 +34,13 @@ private final class FaultyFixture {
     }
 }
 
+/// Keeps what it is told.
+private final class Answers: CompletionQueue {
+    private let told = Guarded(0, rank: .leaf)
+    var count: Int { told.withLock { $0 } }
+    func post(_ completion: Completion) { told.withLock { $0 += 1 } }
+}
+
 @Suite struct DegradeTests {
     @Test func `a full disk costs nothing that the journal can hold`() throws {
         let faulty = try FaultyFixture()
@@ -51,6 +59,21 @@ private final class FaultyFixture {
         faulty.base.dropMemory()
         #expect(faulty.cache.value(forKey: "during") == [2])
         #expect(faulty.cache.statistics().disk?.quarantines == 0)
+    }
+
+    /// Between the opening of the journal and the removal of the rows that were barred.
+    @Test func `a touch of what was written without the journal does not revive the older row`() throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        try fixture.cache.set([1], forKey: "k")
+        fixture.settle()
+        disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+        try fixture.cache.set([2], forKey: "k")
+        disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
+        #expect(fixture.cache.touch("k", timeToLive: .seconds(100)))
+        #expect(fixture.cache.value(forKey: "k") == [2])
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "k") == nil)
     }
 
     /// The journal fills up, writes go on without it; whatever was written meanwhile, no older value may come back.
@@ -148,6 +171,36 @@ private final class FaultyFixture {
         #expect(again.value(forKey: "new") == [3])
         #expect(again.value(forKey: "kept") == nil)
         again.close()
+    }
+
+    @Test func `who comes to wait after the store was given up is not left waiting`() throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        // No new store can be made where a file is.
+        try FileManager.default.removeItem(atPath: fixture.scratch.path("cache"))
+        try fixture.scratch.write([1], to: "cache")
+        disk.discardStore("as the test wants it")
+        until { disk.state == .degraded && disk.report.withLock { $0.lastError } != nil }
+        let answers = Answers()
+        disk.commitBarrier(Waiter(queue: answers, token: 1))
+        disk.whenJournalHasRoom(Waiter(queue: answers, token: 2))
+        until { answers.count == 2 }
+    }
+
+    /// The clock stands still: nothing may wait for the next attempt.
+    @Test func `a new store takes writes at once, and late news of the old one do it no harm`() throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        disk.discardStore("as the test wants it")
+        until { disk.state == .ok && disk.counters[.quarantines] == 1 }
+        try fixture.cache.set([1], forKey: "k")
+        until { disk.journal.usedBytes == 0 }
+        disk.reportCorruption(DiskError(kind: .corrupt, operation: "test", code: 0, message: "late"), of: 0)
+        fixture.cache.onWriter { _ in }
+        fixture.settle()
+        fixture.dropMemory()
+        #expect(fixture.cache.value(forKey: "k") == [1])
+        #expect(disk.counters[.quarantines] == 1)
     }
 
     @Test func `an index that is overwritten under us is put aside`() throws {
