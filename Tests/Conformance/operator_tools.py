@@ -242,7 +242,8 @@ def dump_under_load(context, count=200_000):
         expect(len(found), len(set(found)), "keys, and different keys")
         expect(len(set(found)), count, "keys of the dump")
         slowest_ms = slowest[0] * 1000
-        context.report.note(f"{count} keys dumped; meanwhile {answers[0]} answers, the slowest pair {slowest_ms:.0f} ms")
+        meanwhile = f"{answers[0]} answers, the slowest pair {slowest_ms:.0f} ms"
+        context.report.note(f"{count} keys dumped; meanwhile {meanwhile}")
         expect_true(answers[0] > 100, f"only {answers[0]} answers while the dump ran")
 
 
