@@ -18,6 +18,8 @@ struct ConformanceTests {
             ["proxy"],
             ["documents"],
             ["wire"],
+            ["operator"],
+            ["operator-tools"],
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["tiers"],

@@ -1,5 +1,5 @@
 """Tools that operators already have: Debian's memcached-tool in all its modes, memcdump, the Prometheus exporter's
-needs, and the programs that read key dumps and watch streams.
+needs, and programs that read key dumps and watch streams.
 
 The exporter itself is not in Debian. Its needs are written down here as prometheus/memcached_exporter (pkg/exporter,
 2026) has them: which names it reads, which must be there, and how it parses each of them.
@@ -20,9 +20,9 @@ TOOL = "/usr/share/memcached/scripts/memcached-tool"
 # Names that the exporter reads as floats from `stats`; without those of NEEDED it reports the server as down.
 NEEDED = "cmd_set cas_misses cas_hits cas_badval".split()
 READ = """get_hits get_misses delete_hits delete_misses incr_hits incr_misses decr_hits decr_misses touch_hits
-touch_misses uptime time cmd_flush bytes limit_maxbytes curr_items total_items bytes_read bytes_written curr_connections
-total_connections rejected_connections conn_yields listen_disabled_num evictions reclaimed store_too_large
-store_no_memory lru_crawler_starts direct_reclaims crawler_reclaimed accepting_conns""".split()
+touch_misses uptime time cmd_flush bytes limit_maxbytes curr_items total_items bytes_read bytes_written
+curr_connections total_connections rejected_connections conn_yields listen_disabled_num evictions reclaimed
+store_too_large store_no_memory lru_crawler_starts direct_reclaims crawler_reclaimed accepting_conns""".split()
 EXTSTORE = """extstore_objects_evicted extstore_objects_read extstore_objects_written extstore_objects_used
 extstore_bytes_evicted extstore_bytes_written extstore_bytes_read extstore_bytes_used extstore_bytes_fragmented
 extstore_limit_maxbytes extstore_io_queue""".split()
@@ -30,9 +30,8 @@ TIMES = "rusage_user rusage_system".split()
 # With `lru_crawler yes` it reads these too: numbers, and words that are yes or no.
 CRAWLER = "lru_crawler_sleep lru_crawler_tocrawl hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor".split()
 CRAWLER_WORDS = "lru_crawler lru_maintainer_thread".split()
-ITEMS = (
-    "number age evicted evicted_nonzero evicted_time evicted_unfetched expired_unfetched outofmemory reclaimed"
-).split()
+ITEMS = """number age evicted evicted_nonzero evicted_time evicted_unfetched expired_unfetched outofmemory
+reclaimed""".split()
 SLABS = """chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks free_chunks_end cmd_set get_hits
 delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits""".split()
 
@@ -214,11 +213,8 @@ def dump_under_load(context, count=200_000):
     with context.daemon(options=["--memory", "16MiB"]) as server:
         with server.connect() as connection:
             for begin in range(0, count, 1000):
-                batch = b"".join(
-                    b"set key-%d 0 0 50 noreply\r\n%s\r\n" % (number, b"x" * 50)
-                    for number in range(begin, begin + 1000)
-                )
-                connection.send(batch)
+                numbers = range(begin, begin + 1000)
+                connection.send(b"".join(b"set key-%d 0 0 50 noreply\r\n%s\r\n" % (n, b"x" * 50) for n in numbers))
             expect_true(connection.command(b"version").startswith(b"VERSION"), "version")
         stop = threading.Event()
         slowest = [0.0]
@@ -245,8 +241,9 @@ def dump_under_load(context, count=200_000):
             thread.join()
         expect(len(found), len(set(found)), "keys, and different keys")
         expect(len(set(found)), count, "keys of the dump")
-        pair = f"the slowest pair {slowest[0] * 1000:.0f} ms"
-        context.report.note(f"{count} keys dumped; meanwhile {answers[0]} answers, {pair}")
+        slowest_ms = slowest[0] * 1000
+        meanwhile = f"{answers[0]} answers, the slowest pair {slowest_ms:.0f} ms"
+        context.report.note(f"{count} keys dumped; meanwhile {meanwhile}")
         expect_true(answers[0] > 100, f"only {answers[0]} answers while the dump ran")
 
 
