@@ -3,6 +3,7 @@
 import CacheEngine
 import Foundation
 import Primitives
+import TestSupport
 import Testing
 
 @testable import CacheDaemon
@@ -182,6 +183,17 @@ struct OptionsTests {
         #expect(settings.disk.directory == "/h/.cache/cache-daemon")
         #expect(settings.entryBytesMax == 64 << 20 && settings.disk.inlineBytesMax == 20_480)
         #expect(settings.timeToLive == Settings.TimeToLive() && settings.logLevel == .notice)
+    }
+
+    /// With DynamicUser=, systemd's cache directory is a symbolic link, which the store itself would refuse.
+    @Test func directoryOfSystemdMayBeALink() throws {
+        let scratch = try TempDirectory()
+        let real = scratch.path + "/private"
+        let link = scratch.path + "/cache-daemon"
+        try FileManager.default.createDirectory(atPath: real, withIntermediateDirectories: false)
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: real)
+        #expect(try settings([], environment: ["CACHE_DIRECTORY": link]).disk.directory == real)
+        #expect(try settings(["--dir", link], environment: [:]).disk.directory == link)
     }
 
     @Test func directoryComesFromTheEnvironment() throws {

@@ -3,6 +3,7 @@
 // Every value remembers where it came from, so that a rule that two options break together can name the place.
 
 import ConfigFile
+import Glibc
 import Primitives
 
 /// Where a value came from.
@@ -139,11 +140,22 @@ struct SettingsDraft: Sendable {
     /// The directory of the disk tier where none is set.
     static func defaultDirectory(_ environment: [String: String]) -> String? {
         // systemd gives a colon-separated list, see systemd.exec(5); the first directory is ours.
-        if let first = environment["CACHE_DIRECTORY"]?.split(separator: ":").first { return String(first) }
+        let given = environment["CACHE_DIRECTORY"]?.split(separator: ":").first
+        if let given { return withoutLinks(String(given)) }
         // A relative path is invalid, says the XDG base directory specification.
         if let base = environment["XDG_CACHE_HOME"], base.hasPrefix("/") { return base + "/cache-daemon" }
         if let home = environment["HOME"], home.hasPrefix("/") { return home + "/.cache/cache-daemon" }
         return nil
+    }
+
+    /// Where a path leads to.
+    ///
+    /// With DynamicUser=, systemd makes the cache directory a symbolic link. The store refuses links; this one is safe.
+    private static func withoutLinks(_ path: String) -> String {
+        // SAFETY: realpath(3) allocates the result, which is copied and freed here.
+        guard let real = unsafe realpath(path, nil) else { return path }
+        defer { unsafe free(real) }
+        return unsafe String(cString: real)
     }
 
     /// Sizes that depend on each other: defaults give way, what was set is held to.
