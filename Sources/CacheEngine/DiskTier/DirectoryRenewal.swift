@@ -18,7 +18,7 @@ extension DiskTier {
             policy: .discard, durability: DiskStart.durability(options), bootID: DiskStart.bootID, succeeding: former)
         let made = try JournalFile.open(
             descriptor: fresh.openJournal(), capacity: journal.capacity, seed: fresh.hashSeed, boot: DiskStart.bootHash,
-            replays: false, indexSequence: journal.extent.sequence)
+            replays: false, indexSequence: journal.extent.sequence, syncs: syncsFiles)
         // SAFETY: the mapping was just made and is used by nobody else.
         unsafe munmap(made.mapping, JournalFile.headerBytes + made.capacity)
         try journal.move(to: fresh.openJournal())

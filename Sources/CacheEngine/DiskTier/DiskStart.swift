@@ -107,7 +107,8 @@ final class DiskStart: Sendable {
         #endif
         return try JournalFile.open(
             descriptor: directory.openJournal(), capacity: journalCapacity(options),
-            seed: directory.hashSeed, boot: bootHash, replays: replays, indexSequence: indexSequence)
+            seed: directory.hashSeed, boot: bootHash, replays: replays, indexSequence: indexSequence,
+            syncs: options.durability == .always)
     }
 
     /// The journal's size: at most an eighth of the tier, at least 1 MiB, whole pages.

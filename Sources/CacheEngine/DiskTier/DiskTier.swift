@@ -154,6 +154,8 @@ final class DiskTier: Sendable {
     func announce(_ state: DiskState, _ reason: String) { onState(state, reason) }
 
     /// Asks the writer to give the store up: its contents cannot be believed any more.
+    ///
+    /// The writer, who may wait for the device, brings the flag there where durability asks for it.
     func discardStore(_ reason: String) {
         journal.setBarred(true)
         _ = ask { $0.degrade(reason) }

@@ -19,16 +19,16 @@ final class DiskWriter {
     /// nil while the tier is degraded.
     var index: DiskIndex?
     let trimmer = DiskTrimmer()
-    private let cleanup: DiskCleanup
+    let cleanup: DiskCleanup
     let filters: FilterKeeper
-    private var failures = 0
+    var failures = 0
     /// When, on the boot clock, a failed commit may be tried again.
-    private var retryAt = Instant(milliseconds: 0)
+    var retryAt = Instant(milliseconds: 0)
     private var nextTrim = Instant(milliseconds: 0)
     /// Since when the journal has been without room for somebody.
     private var roomMissingSince: Instant?
     /// Whether the store that was given up has been moved aside, and its successor is there, if only in part.
-    private var hasSuccessor = false
+    var hasSuccessor = false
 
     /// How long a batch may gather before it is committed, in ms: longer batches cost less per write.
     private static let gatherMilliseconds: Int64 = 5
@@ -209,7 +209,7 @@ final class DiskWriter {
     }
 
     /// Completes barriers whose writes are durable, and lets those go on who waited for room.
-    private func settleWaiters() {
+    func settleWaiters() {
         let (tail, head, _) = disk.journal.extent
         let committed = index?.sequence ?? 0
         let hasRoom = Int(head - tail) <= disk.journal.capacity / 2 || disk.isJournalClosed.load(ordering: .relaxed)
@@ -230,170 +230,6 @@ final class DiskWriter {
         } else {
             roomMissingSince = now
         }
-    }
-
-    // MARK: Without the disk for a while
-
-    /// Lets writes go on without being journalled.
-    ///
-    /// The flag in the journal's file says so to the next start.
-    private func closeJournal() {
-        disk.journal.setBarred(true)
-        disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
-        // Whoever saw it open has appended when this is done.
-        for shard in memory.shards { shard.withLock { _ in } }
-        settleWaiters()
-    }
-
-    /// Takes writes into the journal again, after the rows of all keys that were written without it are gone.
-    ///
-    /// Only once the journal is empty: it may hold older writes of those keys.
-    private func openJournalIfClosed() {
-        guard disk.isJournalClosed.load(ordering: .relaxed), disk.journal.usedBytes == 0, let index else { return }
-        disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
-        var barred: [UInt64] = []
-        for shard in memory.shards {
-            shard.withLock { $0.pending.forEach { if $1.kind == .barred { barred.append($0) } } }
-        }
-        do throws(DiskError) {
-            try index.begin()
-            var files: [UInt64] = []
-            var changes = RowChanges()
-            for hash in barred {
-                let old = try index.delete(hash: hash, ifGeneration: nil)
-                changes.delete(hash, old)
-                if let old, old.fileBytes > 0 { files.append(old.generation) }
-            }
-            try index.commit()
-            filters.apply(changes)
-            for hash in barred {
-                memory.shard(hash).withLock { shard in
-                    if shard.pending.find(hash)?.kind == .barred { shard.pending.remove(hash, upTo: .max) }
-                }
-            }
-            disk.journal.setBarred(false)
-            removeFiles(files)
-        } catch {
-            index.rollback()
-            disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
-            handle(error)
-        }
-    }
-
-    private func handle(_ error: DiskError) {
-        disk.counters.add(to: .writeErrors)
-        disk.report.withLock { $0.lastError = "\(error)" }
-        failures += 1
-        reopenIndex()
-        let now = memory.clock.now()
-        switch error.kind {
-        case .full:
-            changeState(.full, "\(error)")
-            trimmer.makeRoom(self)
-            retryAt = now.advanced(byMilliseconds: min(1000, 50 << min(failures, 5)))
-        case .corrupt: if index != nil { degrade("\(error)") }
-        default:
-            if failures >= 3 { return degrade("\(error)") }
-            retryAt = now.advanced(byMilliseconds: 100)
-        }
-    }
-
-    /// After a failure the outcome of the last transaction is unknown: only a new connection tells.
-    private func reopenIndex() {
-        guard let old = index else { return }
-        filters.drop()
-        old.close()
-        do throws(DiskError) {
-            index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
-        } catch {
-            // Kept, closed: every use of it fails, which is counted, and ends in `degrade`.
-            disk.report.withLock { $0.lastError = "\(error)" }
-            if error.kind == .corrupt { degrade("\(error)") }
-        }
-    }
-
-    /// Gives the store up: the cache is memory only until a new one can be made.
-    func degrade(_ reason: String) {
-        changeState(.degraded, reason)
-        disk.journal.setBarred(true)
-        index?.close()
-        index = nil
-        filters.drop()
-        // After the change of state, under each shard's lock: no write can be journalled behind this.
-        for shard in memory.shards {
-            shard.withLock { shard in
-                shard.pending.removeAll()
-                shard.flights.removeAll()
-            }
-        }
-        disk.releaseWaiters()
-        retryAt = memory.clock.now()
-    }
-
-    /// Makes a new store in place of the one that was given up.
-    private func recoverIfDue() {
-        let now = memory.clock.now()
-        guard now >= retryAt else { return }
-        retryAt = now.advanced(byMilliseconds: 1000)
-        do {
-            if !isDirectoryInPlace {
-                try disk.renewDirectory()
-            } else if !hasSuccessor {
-                try disk.directory.quarantine("given up while running")
-            }
-            hasSuccessor = true
-            let index = try DiskIndex(
-                directory: disk.directory, options: DiskStart.indexOptions(disk.options))
-            let files = try disk.directory.valueFiles()
-            disk.generations.raise(epoch: disk.directory.epoch)
-            disk.store.withLock { store in
-                store.number += 1
-                store.location = disk.directory.location
-                store.files = files
-            }
-            disk.journal.discardAll()
-            try index.begin()
-            index.setSequence(disk.journal.extent.sequence)
-            try index.commit()
-            self.index = index
-            disk.journal.setBarred(false)
-            disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
-            disk.counters.add(to: .quarantines)
-            failures = 0
-            retryAt = now
-            hasSuccessor = false
-            cleanup.restart()
-            changeState(.ok, "a new, empty store")
-        } catch {
-            disk.report.withLock { $0.lastError = "\(error)" }
-            recoveryFailed((error as? DiskError) ?? (error as? StoreError).map { DiskError($0) })
-        }
-    }
-
-    /// A successor that is damaged has to be moved aside, too; one without room gets that of former stores.
-    private func recoveryFailed(_ error: DiskError?) {
-        if error?.kind == .corrupt { hasSuccessor = false }
-        guard error?.kind == .full else { return }
-        do throws(StoreError) {
-            _ = try disk.directory.removeOldStores(keepNewestQuarantine: false, budget: DiskCleanup.namesPerStep)
-        } catch {
-            disk.counters.add(to: .writeErrors)
-        }
-    }
-
-    private var isDirectoryInPlace: Bool {
-        do throws(StoreError) {
-            try disk.directory.checkInPlace()
-            return true
-        } catch {
-            return false
-        }
-    }
-
-    func changeState(_ state: DiskState, _ reason: String) {
-        guard disk.state != state else { return }
-        disk.setState(state)
-        disk.announce(state, reason)
     }
 
     // MARK: Between batches

@@ -201,6 +201,10 @@ final class Journal: Sendable {
 
     /// Whether writes were acknowledged that neither journal nor index have.
     ///
-    /// While set, a store found at start cannot be believed.
-    func setBarred(_ isBarred: Bool) { unsafe JournalFile.setBarred(mapping, isBarred) }
+    /// While set, a store found at start cannot be believed. With `syncs` the flag is on the device on return; false if
+    /// the device refused.
+    @discardableResult
+    func setBarred(_ isBarred: Bool, syncs: Bool = false) -> Bool {
+        unsafe JournalFile.setBarred(mapping, isBarred, syncs: syncs)
+    }
 }

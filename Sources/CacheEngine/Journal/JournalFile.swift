@@ -66,12 +66,15 @@ struct JournalFile {
     /// `indexSequence`.
     ///
     /// With `replays`, records of the same boot after that sequence are kept; otherwise, and when anything about the
-    /// file is in doubt, it starts empty at `indexSequence`.
+    /// file is in doubt, it starts empty at `indexSequence`. A barred flag is kept from another boot, too. With `syncs`,
+    /// a new file is on the device on return: what is to survive a power cut needs its header.
     static func open(
-        descriptor: Int32, capacity wanted: Int, seed: UInt64, boot: UInt64, replays: Bool, indexSequence: UInt64
+        descriptor: Int32, capacity wanted: Int, seed: UInt64, boot: UInt64, replays: Bool, indexSequence: UInt64,
+        syncs: Bool = false
     ) throws(Failure) -> JournalFile {
         defer { close(descriptor) }
         var isLost = false
+        var isBarred = false
         if replays {
             switch try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
             case .whole(let old):
@@ -79,11 +82,13 @@ struct JournalFile {
                 if old.head != old.tail || old.isBarred || old.capacity == wanted { return old }
                 unsafe munmap(old.mapping, headerBytes + old.capacity)
             case .lost: isLost = true
-            case .ofAnotherBoot: break
+            case .ofAnotherBoot(let barred): isBarred = barred
             }
         }
         var file = try fresh(descriptor, capacity: wanted, seed: seed, boot: boot, sequence: indexSequence)
+        if syncs, fsync(descriptor) != 0 { throw Failure(operation: "sync", errno: errno) }
         file.isLost = isLost
+        file.isBarred = isBarred
         return file
     }
 
@@ -118,8 +123,8 @@ struct JournalFile {
         case whole(JournalFile)
         /// No journal, or one whose records cannot be found, or do not follow the index.
         case lost
-        /// What it acknowledged is the start policy's business.
-        case ofAnotherBoot
+        /// What it acknowledged is the start policy's business, unless it was barred.
+        case ofAnotherBoot(isBarred: Bool)
     }
 
     private static func existing(
@@ -136,11 +141,12 @@ struct JournalFile {
             && field(Offset.capacity) == UInt64(capacity)
         let isOfThisBoot = field(Offset.boot) == boot
         var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: mapping)
+        let isBarred = field(Offset.barred) != 0
         guard isOurs, isOfThisBoot, file.recover(indexSequence: indexSequence) else {
             unsafe munmap(mapping, Int(status.st_size))
-            return isOurs && !isOfThisBoot ? .ofAnotherBoot : .lost
+            return isOurs && !isOfThisBoot ? .ofAnotherBoot(isBarred: isBarred) : .lost
         }
-        file.isBarred = field(Offset.barred) != 0
+        file.isBarred = isBarred
         return .whole(file)
     }
 
@@ -204,7 +210,11 @@ struct JournalFile {
         unsafe mapping.storeBytes(of: mark, toByteOffset: Offset.marks[slot], as: Mark.self)
     }
 
-    static func setBarred(_ mapping: UnsafeMutableRawPointer, _ isBarred: Bool) {
+    /// Sets or clears the barred flag.
+    ///
+    /// With `syncs` it is on the device on return, see msync(2); false if the device refused.
+    static func setBarred(_ mapping: UnsafeMutableRawPointer, _ isBarred: Bool, syncs: Bool) -> Bool {
         unsafe mapping.storeBytes(of: isBarred ? 1 : 0, toByteOffset: Offset.barred, as: UInt64.self)
+        return unsafe !syncs || msync(mapping, headerBytes, MS_SYNC) == 0
     }
 }

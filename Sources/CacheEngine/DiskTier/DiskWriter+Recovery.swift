@@ -1,0 +1,178 @@
+// The disk writer while the disk fails: going on without it, giving the store up, and making a new one.
+//
+// What crash safety rests on here: the journal's barred flag is set before the first write is acknowledged that neither
+// journal nor index have, and cleared only when no row can be older than what was acknowledged. In between, a start
+// quarantines the store. Runs on the writer's thread.
+
+import Primitives
+import Synchronization
+
+extension DiskWriter {
+    /// Lets writes go on without being journalled.
+    ///
+    /// The flag in the journal's file says so to the next start.
+    func closeJournal() {
+        setBarred(true)
+        disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+        // Whoever saw it open has appended when this is done.
+        for shard in memory.shards { shard.withLock { _ in } }
+        settleWaiters()
+    }
+
+    /// Takes writes into the journal again, after the rows of all keys that were written without it are gone.
+    ///
+    /// Only once the journal is empty: it may hold older writes of those keys.
+    func openJournalIfClosed() {
+        guard disk.isJournalClosed.load(ordering: .relaxed), disk.journal.usedBytes == 0, let index else { return }
+        disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
+        var barred: [UInt64] = []
+        for shard in memory.shards {
+            shard.withLock { $0.pending.forEach { if $1.kind == .barred { barred.append($0) } } }
+        }
+        do throws(DiskError) {
+            try index.begin()
+            var files: [UInt64] = []
+            var changes = RowChanges()
+            for hash in barred {
+                let old = try index.delete(hash: hash, ifGeneration: nil)
+                changes.delete(hash, old)
+                if let old, old.fileBytes > 0 { files.append(old.generation) }
+            }
+            try index.commit()
+            filters.apply(changes)
+            for hash in barred {
+                memory.shard(hash).withLock { shard in
+                    if shard.pending.find(hash)?.kind == .barred { shard.pending.remove(hash, upTo: .max) }
+                }
+            }
+            setBarred(false)
+            removeFiles(files)
+        } catch {
+            index.rollback()
+            disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
+            handle(error)
+        }
+    }
+
+    func handle(_ error: DiskError) {
+        disk.counters.add(to: .writeErrors)
+        disk.report.withLock { $0.lastError = "\(error)" }
+        failures += 1
+        reopenIndex()
+        let now = memory.clock.now()
+        switch error.kind {
+        case .full:
+            changeState(.full, "\(error)")
+            trimmer.makeRoom(self)
+            retryAt = now.advanced(byMilliseconds: min(1000, 50 << min(failures, 5)))
+        case .corrupt: if index != nil { degrade("\(error)") }
+        default:
+            if failures >= 3 { return degrade("\(error)") }
+            retryAt = now.advanced(byMilliseconds: 100)
+        }
+    }
+
+    /// After a failure the outcome of the last transaction is unknown: only a new connection tells.
+    private func reopenIndex() {
+        guard let old = index else { return }
+        filters.drop()
+        old.close()
+        do throws(DiskError) {
+            index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
+        } catch {
+            // Kept, closed: every use of it fails, which is counted, and ends in `degrade`.
+            disk.report.withLock { $0.lastError = "\(error)" }
+            if error.kind == .corrupt { degrade("\(error)") }
+        }
+    }
+
+    /// Gives the store up: the cache is memory only until a new one can be made.
+    func degrade(_ reason: String) {
+        // First: from the change of state on, writes are acknowledged that the store does not have.
+        setBarred(true)
+        changeState(.degraded, reason)
+        index?.close()
+        index = nil
+        filters.drop()
+        // After the change of state, under each shard's lock: no write can be journalled behind this.
+        for shard in memory.shards {
+            shard.withLock { shard in
+                shard.pending.removeAll()
+                shard.flights.removeAll()
+            }
+        }
+        disk.releaseWaiters()
+        retryAt = memory.clock.now()
+    }
+
+    /// Makes a new store in place of the one that was given up.
+    func recoverIfDue() {
+        let now = memory.clock.now()
+        guard now >= retryAt else { return }
+        retryAt = now.advanced(byMilliseconds: 1000)
+        do {
+            if !isDirectoryInPlace {
+                try disk.renewDirectory()
+            } else if !hasSuccessor {
+                try disk.directory.quarantine("given up while running")
+            }
+            hasSuccessor = true
+            let index = try DiskIndex(
+                directory: disk.directory, options: DiskStart.indexOptions(disk.options))
+            let files = try disk.directory.valueFiles()
+            disk.generations.raise(epoch: disk.directory.epoch)
+            disk.store.withLock { store in
+                store.number += 1
+                store.location = disk.directory.location
+                store.files = files
+            }
+            disk.journal.discardAll()
+            try index.begin()
+            index.setSequence(disk.journal.extent.sequence)
+            try index.commit()
+            self.index = index
+            setBarred(false)
+            disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
+            disk.counters.add(to: .quarantines)
+            failures = 0
+            retryAt = now
+            hasSuccessor = false
+            cleanup.restart()
+            changeState(.ok, "a new, empty store")
+        } catch {
+            disk.report.withLock { $0.lastError = "\(error)" }
+            recoveryFailed((error as? DiskError) ?? (error as? StoreError).map { DiskError($0) })
+        }
+    }
+
+    /// A successor that is damaged has to be moved aside, too; one without room gets that of former stores.
+    private func recoveryFailed(_ error: DiskError?) {
+        if error?.kind == .corrupt { hasSuccessor = false }
+        guard error?.kind == .full else { return }
+        do throws(StoreError) {
+            _ = try disk.directory.removeOldStores(keepNewestQuarantine: false, budget: DiskCleanup.namesPerStep)
+        } catch {
+            disk.counters.add(to: .writeErrors)
+        }
+    }
+
+    private var isDirectoryInPlace: Bool {
+        do throws(StoreError) {
+            try disk.directory.checkInPlace()
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Says to the next start whether this store can be believed; at durability `always`, also after a power cut.
+    private func setBarred(_ isBarred: Bool) {
+        if !disk.journal.setBarred(isBarred, syncs: disk.waitsForCommit) { disk.counters.add(to: .writeErrors) }
+    }
+
+    func changeState(_ state: DiskState, _ reason: String) {
+        guard disk.state != state else { return }
+        disk.setState(state)
+        disk.announce(state, reason)
+    }
+}
