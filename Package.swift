@@ -63,7 +63,9 @@ let package = Package(
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "Primitives"]),
         layer("CacheClient", ["Primitives"]),
-        program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
+        program(
+            "CacheDaemon",
+            ["CacheEngine", "CacheClient", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         .executableTarget(

@@ -22,6 +22,7 @@ struct ConformanceTests {
             ["operator-tools"],
             ["badinput"],
             ["differential", "--commands", "20000"],
+            ["maintenance"],
             ["tiers"],
             ["restart", "--entries", "200000"],
             ["crash", "--kills", "25"],

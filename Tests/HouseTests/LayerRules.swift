@@ -16,7 +16,7 @@ enum LayerRules {
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "Primitives"],
         "CacheClient": ["Primitives"],
-        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
+        "CacheDaemon": ["CacheEngine", "CacheClient", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]
