@@ -39,6 +39,8 @@ final class Service: Sendable {
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
     let watchers = WatchHub()
+    let telemetry: Telemetry
+    let history = History()
     let prefixes = PrefixTally()
     let crawler = Crawler()
     /// `max_connections`, for the main thread's listeners.
@@ -64,6 +66,7 @@ final class Service: Sendable {
         startedAt = cache.clock.now()
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
+        telemetry = Telemetry(slowThreshold: settings.slowThreshold)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
         connectionLimit = Atomic(settings.connectionsMax)
     }
@@ -80,6 +83,7 @@ final class Service: Sendable {
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
+        telemetry.slow.setThreshold(settings.slowThreshold)
     }
 
     /// How many client connections are served at a time.
@@ -117,6 +121,7 @@ final class Service: Sendable {
     /// Lets all counters begin at zero.
     func resetCounters() {
         prefixes.reset()
+        telemetry.reset()
         let engine = cache.statistics()
         tally.withLock {
             $0.baseline = CounterTotals($0.threads)

@@ -62,6 +62,7 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("ttl.default", ["--ttl-default", "2h"], file: "2h") { $0.timeToLive.standard == .seconds(7200) },
         .init("ttl.max", ["--ttl-max", "2d"], file: "2d") { $0.timeToLive.max == .seconds(2 * 86_400) },
         .init("log.level", ["--log-level", "debug"], file: "debug") { $0.logLevel == .debug },
+        .init("log.slow", ["--log-slow", "5ms"], file: "5ms") { $0.slowThreshold == TimeSpan(milliseconds: 5) },
     ]
 }
 

@@ -147,6 +147,11 @@ extension OptionSpec {
     private static let log: [OptionSpec] = [
         .option(
             "log.level", flag: "log-level", .log, .choice(\.logLevel, valueName: "LEVEL"), reloads: true,
-            "How much to log: error, warning, notice, info or debug.", "-v is info, -vv is debug.")
+            "How much to log: error, warning, notice, info or debug.", "-v is info, -vv is debug."),
+        .option(
+            "log.slow", flag: "log-slow", .log,
+            .span(\.slowThreshold, TimeSpan(milliseconds: 1)...TimeSpan.seconds(3600)), reloads: true,
+            "Keep requests that take so long in the slow log.",
+            "It is in memory and shown by `cache-stats slow`; nothing is written."),
     ]
 }

@@ -46,6 +46,8 @@ struct Settings: Equatable, Sendable {
     var disk = Disk()
     var timeToLive = TimeToLive()
     var logLevel = LogLevel.notice
+    /// Requests that take so long are kept in the slow log.
+    var slowThreshold = TimeSpan(milliseconds: 20)
 
     /// The memory tier.
     struct Memory: Equatable, Sendable {
