@@ -13,6 +13,8 @@ final class Service: Sendable {
     let cache: Cache
     let log: Log
     let control: ServerControl
+    /// Who clients must be; nil: anybody.
+    let authenticator: Authenticator?
     /// What the wire allows; does not change while the daemon runs.
     let limits: ProtocolLimits
     let acceptsShutdownCommand: Bool
@@ -28,6 +30,8 @@ final class Service: Sendable {
     private let current: Guarded<Settings>
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
     private let idleMilliseconds: Atomic<Int64>
+    /// `auth.timeout` in milliseconds.
+    private let loginLimit: Atomic<Int64>
     /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
     private let tally = Guarded(Tally(), rank: .leaf)
 
@@ -52,7 +56,10 @@ final class Service: Sendable {
         var engineBaseline: CacheStatistics?
     }
 
-    init(cache: Cache, settings: Settings, log: Log, control: ServerControl) {
+    init(
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+    ) {
+        self.authenticator = authenticator
         self.cache = cache
         self.log = log
         self.control = control
@@ -65,6 +72,7 @@ final class Service: Sendable {
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
+        loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
     }
 
@@ -78,6 +86,7 @@ final class Service: Sendable {
         current.withLock { $0 = settings }
         cache.apply(CacheOptions(settings))
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
+        loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
     }
@@ -96,6 +105,9 @@ final class Service: Sendable {
         let milliseconds = idleMilliseconds.load(ordering: .relaxed)
         return milliseconds > 0 ? milliseconds : nil
     }
+
+    /// How long a client may take to authenticate itself.
+    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
 
     // MARK: Counters
 
