@@ -58,8 +58,11 @@ final class Server {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
+        let authenticator = try Self.readAccounts(settings, clock)
         let cache = try Self.openCache(settings, log, clock)
-        service = Service(cache: cache, settings: settings, log: log, control: control)
+        service = Service(
+            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+        authenticator?.start()
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
@@ -86,6 +89,7 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
         return 0
@@ -107,6 +111,17 @@ final class Server {
             return try EventLoop()
         } catch {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
+        }
+    }
+
+    private static func readAccounts(
+        _ settings: Settings, _ clock: any TimeSource
+    ) throws(StartError) -> Authenticator? {
+        guard let path = settings.access.accountFile else { return nil }
+        do throws(AuthFileError) {
+            return try Authenticator(path: path, clock: clock)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
         }
     }
 
@@ -158,6 +173,7 @@ final class Server {
         stopListening()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
+        service.authenticator?.stop()
         service.cache.close()
     }
 
@@ -246,6 +262,13 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        do throws(AuthFileError) {
+            try service.authenticator?.reload()
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
+        if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)

@@ -13,6 +13,8 @@ final class Service: Sendable {
     let cache: Cache
     let log: Log
     let control: ServerControl
+    /// Who clients must be; nil: anybody.
+    let authenticator: Authenticator?
     /// What the wire allows; does not change while the daemon runs.
     let limits: ProtocolLimits
     let acceptsShutdownCommand: Bool
@@ -28,6 +30,8 @@ final class Service: Sendable {
     private let current: Guarded<Settings>
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
     private let idleMilliseconds: Atomic<Int64>
+    /// `auth.timeout` in milliseconds.
+    private let loginLimit: Atomic<Int64>
     /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
     private let tally = Guarded(Tally(), rank: .leaf)
 
@@ -54,7 +58,10 @@ final class Service: Sendable {
         var engineBaseline: CacheStatistics?
     }
 
-    init(cache: Cache, settings: Settings, log: Log, control: ServerControl) {
+    init(
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+    ) {
+        self.authenticator = authenticator
         self.cache = cache
         self.log = log
         self.control = control
@@ -68,6 +75,7 @@ final class Service: Sendable {
         current = Guarded(settings, rank: .leaf)
         telemetry = Telemetry(slowThreshold: settings.slowThreshold)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
+        loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
     }
 
@@ -81,6 +89,7 @@ final class Service: Sendable {
         current.withLock { $0 = settings }
         cache.apply(CacheOptions(settings))
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
+        loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
         telemetry.slow.setThreshold(settings.slowThreshold)
@@ -100,6 +109,9 @@ final class Service: Sendable {
         let milliseconds = idleMilliseconds.load(ordering: .relaxed)
         return milliseconds > 0 ? milliseconds : nil
     }
+
+    /// How long a client may take to authenticate itself.
+    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
 
     // MARK: Counters
 

@@ -13,10 +13,11 @@ enum LayerRules {
         "Libevent": ["CLibevent", "Primitives"],
         "ConfigFile": ["CInih"],
         "Arguments": ["CGetopt", "Primitives"],
+        "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "Primitives"],
         "CacheClient": ["Primitives"],
-        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
+        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Crypt", "Primitives"],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]

@@ -100,6 +100,7 @@ struct SettingsDraft: Sendable {
     /// The settings, once everything agrees; nil if anything is wrong, which is then in `problems`.
     mutating func finish(environment: [String: String]) -> Settings? {
         resolveListen()
+        resolveExposure()
         resolveDirectory(environment)
         resolveSizes()
         if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
@@ -125,6 +126,16 @@ struct SettingsDraft: Sendable {
         if settings.listen.isEmpty, settings.unixPath == nil {
             blame(["port"], "nothing to listen on: TCP is off and no Unix socket is set")
         }
+    }
+
+    /// Refuses to serve strangers unprotected, unless told so.
+    private mutating func resolveExposure() {
+        guard !settings.allowsInsecure, !settings.isProtected else { return }
+        guard let open = settings.listen.first(where: { !$0.isLoopback }) else { return }
+        blame(
+            ["listen"],
+            "\(open.host) can be reached from outside, without authentication or encryption; set auth.file, or "
+                + "allow_insecure = yes in a network that you trust")
     }
 
     private mutating func resolveDirectory(_ environment: [String: String]) {

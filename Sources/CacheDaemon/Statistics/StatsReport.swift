@@ -64,6 +64,8 @@ struct StatsReport: Sendable {
         appendMemory(engine, &reply)
         reply.appendStatistic("binary_rejected", counters[.binaryRejected])
         reply.appendStatistic("stalled_kicks", counters[.stalledKicks])
+        reply.appendStatistic("auth_timeouts", counters[.loginTimeouts])
+        reply.appendStatistic("requests_not_permitted", counters[.requestsNotPermitted])
         appendTiers(engine, &reply)
     }
 
@@ -107,7 +109,8 @@ struct StatsReport: Sendable {
         ("decr_misses", .decrementMisses), ("decr_hits", .decrementHits),
         ("cas_misses", .casMisses), ("cas_hits", .casHits), ("cas_badval", .casMismatches),
         ("touch_hits", .touchHits), ("touch_misses", .touchMisses),
-        ("store_too_large", .valuesTooLarge), ("store_no_memory", .valuesWithoutMemory), ("idle_kicks", .idleKicks),
+        ("store_too_large", .valuesTooLarge), ("store_no_memory", .valuesWithoutMemory),
+        ("auth_cmds", .loginCommands), ("auth_errors", .loginFailures), ("idle_kicks", .idleKicks),
     ]
 
     private func appendTraffic(
