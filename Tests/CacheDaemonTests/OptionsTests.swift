@@ -57,6 +57,11 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("disk.after_power_loss", ["--disk-after-power-loss", "keep"], file: "keep") {
             $0.disk.afterPowerLoss == .keep
         },
+        .init("disk.write", ["--disk-write", "on_evict"], file: "on_evict") { $0.disk.write == .onEvict },
+        .init("disk.admission", ["--disk-admission", "second_hit"], file: "second_hit") {
+            $0.disk.admission == .secondHit
+        },
+        .init("disk.write_budget", ["--disk-write-budget", "5GiB"], file: "5GiB") { $0.disk.writeBudget == 5 << 30 },
         .init("disk.journal", ["--disk-journal", "8MiB"], file: "8MiB") { $0.disk.journalBytes == 8 << 20 },
         .init("disk.readers", ["--disk-readers", "5"], file: "5") { $0.disk.readers == 5 },
         .init("disk.trim_interval", ["--disk-trim-interval", "250ms"], file: "250ms") {

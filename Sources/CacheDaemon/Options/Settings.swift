@@ -87,6 +87,12 @@ struct Settings: Equatable, Sendable {
         var freeBytesMin: Int?
         /// Values up to so many bytes stand in the index, larger ones in files of their own.
         var inlineBytesMax = 20 << 10
+        /// When entries are written.
+        var write = DiskWriteMode.through
+        /// Which entries are written.
+        var admission = DiskAdmission.all
+        /// Bytes of entries that may be written in a day.
+        var writeBudget: Int?
         var durability = Durability.process
         var afterPowerLoss = PowerLossPolicy.discard
         /// Size of the journal file, in bytes.
