@@ -13,10 +13,13 @@ enum LayerRules {
         "Libevent": ["CLibevent", "Primitives"],
         "ConfigFile": ["CInih"],
         "Arguments": ["CGetopt", "Primitives"],
+        "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "Primitives"],
         "CacheClient": ["Primitives"],
-        "CacheDaemon": ["CacheEngine", "CacheClient", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
+        "CacheDaemon": [
+            "CacheEngine", "CacheClient", "Protocol", "Libevent", "ConfigFile", "Arguments", "Crypt", "Primitives",
+        ],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]

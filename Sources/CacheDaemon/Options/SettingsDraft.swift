@@ -101,6 +101,7 @@ struct SettingsDraft: Sendable {
     /// The settings, once everything agrees; nil if anything is wrong, which is then in `problems`.
     mutating func finish(environment: [String: String]) -> Settings? {
         resolveListen()
+        resolveExposure()
         resolveDirectory(environment)
         resolveSizes()
         if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
@@ -132,6 +133,16 @@ struct SettingsDraft: Sendable {
     mutating func directoryIsNamed() {
         if origins["disk.dir"] == nil { settings.disk.directory = "/" }
         if origins["disk.dir"] == nil { origins["disk.dir"] = .flag("--dir") }
+    }
+
+    /// Refuses to serve strangers unprotected, unless told so.
+    private mutating func resolveExposure() {
+        guard !settings.allowsInsecure, !settings.isProtected else { return }
+        guard let open = settings.listen.first(where: { !$0.isLoopback }) else { return }
+        blame(
+            ["listen"],
+            "\(open.host) can be reached from outside, without authentication or encryption; set auth.file, or "
+                + "allow_insecure = yes in a network that you trust")
     }
 
     private mutating func resolveDirectory(_ environment: [String: String]) {

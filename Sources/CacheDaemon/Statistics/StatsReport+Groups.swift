@@ -31,7 +31,7 @@ extension StatsReport {
         reply.appendStatistic("tcp_backlog", UInt64(ListeningSocket.backlog))
         reply.appendStatistic("binding_protocol", "ascii")
         reply.appendStatistic("auth_enabled_sasl", "no")
-        reply.appendStatistic("auth_enabled_ascii", "no")
+        reply.appendStatistic("auth_enabled_ascii", settings.access.accountFile?.replacing(" ", with: "%20") ?? "no")
         reply.appendStatistic("item_size_max", UInt64(settings.entryBytesMax))
         reply.appendStatistic("maxconns_fast", "yes")
         appendCrawlerSettings(service, &reply)
