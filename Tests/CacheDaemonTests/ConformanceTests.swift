@@ -18,6 +18,7 @@ struct ConformanceTests {
             ["proxy"],
             ["documents"],
             ["wire"],
+            ["tls"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],

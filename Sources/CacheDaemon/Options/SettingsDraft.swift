@@ -105,6 +105,7 @@ struct SettingsDraft: Sendable {
         if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
             blame(["ttl.default", "ttl.max"], "ttl.default (\(standard)) exceeds ttl.max (\(max))")
         }
+        resolveExposure()
         return problems.isEmpty ? settings : nil
     }
 
@@ -116,10 +117,14 @@ struct SettingsDraft: Sendable {
                 blame(["listen", "port"], "port is 0, so every listen address must name its own")
             }
             let addresses = listen.isEmpty ? settings.listen.map { WrittenAddress(host: $0.host) } : listen
-            settings.listen = addresses.map { ListenAddress(host: $0.host, port: $0.port ?? settings.port) }
+            settings.listen = addresses.map {
+                ListenAddress(host: $0.host, port: $0.port ?? settings.port, isPlain: $0.isPlain)
+            }
         }
         var seen: Set<ListenAddress> = []
-        for address in settings.listen where address.port != 0 && !seen.insert(address).inserted {
+        for address in settings.listen {
+            let bound = ListenAddress(host: address.host, port: address.port)
+            guard address.port != 0, !seen.insert(bound).inserted else { continue }
             blame(["listen"], "\(address) is listed twice")
         }
         if settings.listen.isEmpty, settings.unixPath == nil {
@@ -156,6 +161,19 @@ struct SettingsDraft: Sendable {
         guard let real = unsafe realpath(path, nil) else { return path }
         defer { unsafe free(real) }
         return unsafe String(cString: real)
+    }
+
+    /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
+    private mutating func resolveExposure() {
+        guard problems.isEmpty else { return }
+        if settings.tls.isDemanded, !settings.tls.isOn {
+            return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
+        }
+        guard let first = settings.exposedAddresses.first else { return }
+        blame(
+            ["listen"],
+            "other machines could use \(first) freely: set tls.certificate, or allow_insecure if the network is trusted"
+        )
     }
 
     /// Sizes that depend on each other: defaults give way, what was set is held to.
