@@ -9,6 +9,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Why a server did not start.
 struct StartError: Error, CustomStringConvertible {
@@ -59,10 +60,12 @@ final class Server {
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
         let authenticator = try Self.readAccounts(settings, clock)
+        let encryption = try Self.encryption(settings)
         let cache = try Self.openCache(settings, log, clock)
         service = Service(
             cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
         authenticator?.start()
+        service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
@@ -125,6 +128,15 @@ final class Server {
         }
     }
 
+    /// What encrypts connections, as the settings say.
+    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
+        do throws(TLSError) {
+            return try TLSContext.make(settings.tls)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
     private static func openCache(
         _ settings: Settings, _ log: Log, _ clock: any TimeSource
     ) throws(StartError) -> Cache {
@@ -158,9 +170,10 @@ final class Server {
 
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
         let isTCP = socket.path == nil
+        let isPlain = socket.isPlain
         return try Listener(
             loop: loop, fd: socket.fd,
-            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP) },
+            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP, isPlain: isPlain) },
             onShortage: { [unowned self] code in
                 counters.add(.listenPauses)
                 service.log.write(.warning, "accepting paused", ["errno": "\(code)"])
@@ -211,14 +224,14 @@ final class Server {
     // MARK: Accepting
 
     /// Deals a new connection out to a worker, or refuses it over the limit.
-    private func take(_ fd: Int32, isTCP: Bool) {
+    private func take(_ fd: Int32, isTCP: Bool, isPlain: Bool) {
         guard service.connectionCount < service.connectionsMax else { return refuse(fd) }
         if isTCP {
             ListeningSocket.set(fd, Int32(IPPROTO_TCP), TCP_NODELAY)
             ListeningSocket.set(fd, SOL_SOCKET, SO_KEEPALIVE)
         }
         counters.add(.connectionsOpened)
-        workers[nextWorker].mailbox.post(.connection(fd: fd))
+        workers[nextWorker].mailbox.post(.connection(fd: fd, tls: isPlain ? nil : service.encryptionInForce.context))
         nextWorker = (nextWorker + 1) % workers.count
     }
 
@@ -262,6 +275,13 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        let encryption: TLSContext?
+        do throws(TLSError) {
+            encryption = try TLSContext.make(new.tls)
+        } catch {
+            service.log.write(.error, "configuration", ["problem": "\(error)"])
+            return service.log.write(.error, "reload failed", ["settings": "unchanged"])
+        }
         do throws(AuthFileError) {
             try service.authenticator?.reload()
         } catch {
@@ -271,6 +291,12 @@ final class Server {
         if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
+        // Addresses wait for a restart: those in force must not lose what protects them.
+        guard settings.exposedAddresses.isEmpty else {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "exposed": "\(settings.exposedAddresses[0])"])
+        }
+        service.encrypt(with: encryption)
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
         service.apply(settings)
         service.log.write(

@@ -19,6 +19,7 @@ struct ConformanceTests {
             ["proxy"],
             ["documents"],
             ["wire"],
+            ["tls"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],

@@ -25,7 +25,7 @@ enum Launch: Equatable, Sendable {
     private enum Tag: Sendable {
         case setting(OptionSpec)
         case check, repair, export, importEntries
-        case config, checkConfig, printConfig, verbose, udpPort, daemonize, extended, version, help
+        case config, checkConfig, printConfig, verbose, udpPort, daemonize, encrypted, extended, version, help
     }
 
     /// Reads `arguments`, which do not begin with the program's name.
@@ -137,6 +137,7 @@ enum Launch: Equatable, Sendable {
             case .daemonize:
                 let hint = "the daemon stays in the foreground; let systemd, or a shell's &, put it in the background"
                 draft.note(OptionProblem(.flag("-d"), hint))
+            case .encrypted: draft.settings.tls.isDemanded = true
             case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
             case .config, .checkConfig, .printConfig, .version, .help, .check, .repair, .export, .importEntries: break
             }
@@ -177,8 +178,11 @@ enum Launch: Equatable, Sendable {
                 [
                     Option(.udpPort, short: "U", value: "0", help: "UDP port; only 0, there is no UDP."),
                     Option(
+                        .encrypted, long: "enable-ssl", short: "Z",
+                        help: "Refuse to start without TLS, which tls.certificate turns on."),
+                    Option(
                         .extended, short: "o", value: "LIST",
-                        help: "idle_timeout=SECONDS; names that tune memcached's memory are accepted without effect."),
+                        help: "idle_timeout=SECONDS, ssl_chain_cert=FILE and the like; memory tuning has no effect."),
                     Option(.daemonize, short: "d", help: "Refused: the daemon stays in the foreground."),
                 ]))
         return OptionTable(
