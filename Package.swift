@@ -76,7 +76,7 @@ let package = Package(
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         .executableTarget(
-            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache",
+            name: "EmbeddedCache", dependencies: ["CacheEngine", "Primitives"], path: "Examples/EmbeddedCache",
             swiftSettings: strict),
 
         // Tests.

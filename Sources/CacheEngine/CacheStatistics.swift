@@ -44,6 +44,10 @@ public struct CacheStatistics: Sendable, Equatable {
     public var stores = 0
     /// Writes that could not be journalled: in memory only, with the copy on disk barred.
     public var barredWrites = 0
+    /// Bytes that values on their way in hold, outside the memory tier's limit.
+    public var bodyBytes = 0
+    /// Times that a value had to wait until others had been received.
+    public var bodyWaits = 0
     /// The disk tier; nil without one.
     public var disk: DiskStatistics?
 }
@@ -141,6 +145,8 @@ extension Cache {
             }
         }
         total.memoryBytesMax = memory.limits.bytesMax
+        total.bodyBytes = bodies.usedBytes
+        total.bodyWaits = bodies.waits
         total.disk = disk?.statistics(admission)
         return total
     }

@@ -29,6 +29,8 @@ extension StatsReport {
         reply.appendStatistic("memory_entries", UInt64(engine.memoryEntries))
         reply.appendStatistic("memory_bytes", UInt64(engine.memoryBytes))
         if let limit = engine.memoryBytesMax { reply.appendStatistic("memory_limit_bytes", UInt64(limit)) }
+        reply.appendStatistic("body_bytes", UInt64(engine.bodyBytes))
+        reply.appendStatistic("body_waits", UInt64(engine.bodyWaits))
         reply.appendStatistic("memory_hits", UInt64(engine.memoryHits))
         reply.appendStatistic("disk_hits", UInt64(engine.diskHits))
         reply.appendStatistic("misses", UInt64(engine.misses))
@@ -83,6 +85,7 @@ extension CacheStatistics {
         rest.flushedLookups -= earlier.flushedLookups
         rest.mortalEvictions -= earlier.mortalEvictions
         rest.stores -= earlier.stores
+        rest.bodyWaits -= earlier.bodyWaits
         if let disk, let before = earlier.disk {
             rest.disk?.evictions = disk.evictions - before.evictions
             rest.disk?.expirations = disk.expirations - before.expirations

@@ -37,7 +37,11 @@ public struct EntryDraft: ~Copyable {
     /// They hold a pin, so they must not be released under a shard's lock.
     private var retiredSplices: [SpliceRequest] = []
 
-    init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?) {
+    /// What it takes of the budget for values on their way in.
+    private var charge: BodyCharge?
+
+    init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?, charge: BodyCharge? = nil) {
+        self.charge = charge
         hash = block.hash
         self.valueBytes = valueBytes
         body = upload.map { .upload(block, $0) } ?? .memory(block)
@@ -186,6 +190,7 @@ public struct EntryDraft: ~Copyable {
             block.file = FileReference(generation: generation, sum: finished.valueSum)
         }
         body = .spent
+        charge = nil
         return block
     }
 
@@ -196,6 +201,7 @@ public struct EntryDraft: ~Copyable {
         case .file, .spent: break
         }
         body = .spent
+        charge = nil
         splice = nil
         retiredSplices = []
     }
