@@ -36,6 +36,7 @@ final class Server {
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
     private var controlWatch: Watch?
+    private var ticker: Timer?
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
@@ -68,6 +69,7 @@ final class Server {
             sockets = try Self.listen(settings)
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
+            ticker = Timer(loop: loop) { [unowned self] in tick() }
             for number in 0..<settings.threads {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
@@ -77,6 +79,7 @@ final class Server {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
         }
         announce(settings)
+        tick()
     }
 
     /// Serves until stopped; returns the exit status.
@@ -191,6 +194,18 @@ final class Server {
                 "dir": settings.disk.directory, "limit": "\(ByteSize(bytes: settings.disk.bytesMax))",
                 "durability": settings.disk.durability.rawValue, "start": service.cache.startReport ?? "",
             ])
+    }
+
+    // MARK: The clock
+
+    /// What is done once a second.
+    private func tick() {
+        service.history.addSample(service)
+        do throws(EventLoopError) {
+            try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
+        } catch {
+            service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
+        }
     }
 
     // MARK: Accepting

@@ -43,6 +43,8 @@ final class Service: Sendable {
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
     let watchers = WatchHub()
+    let telemetry: Telemetry
+    let history = History()
     let prefixes = PrefixTally()
     let crawler = Crawler()
     /// `max_connections`, for the main thread's listeners.
@@ -71,6 +73,7 @@ final class Service: Sendable {
         startedAt = cache.clock.now()
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
+        telemetry = Telemetry(slowThreshold: settings.slowThreshold)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
         loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
@@ -89,6 +92,7 @@ final class Service: Sendable {
         loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
+        telemetry.slow.setThreshold(settings.slowThreshold)
     }
 
     /// How many client connections are served at a time.
@@ -129,6 +133,7 @@ final class Service: Sendable {
     /// Lets all counters begin at zero.
     func resetCounters() {
         prefixes.reset()
+        telemetry.reset()
         let engine = cache.statistics()
         tally.withLock {
             $0.baseline = CounterTotals($0.threads)

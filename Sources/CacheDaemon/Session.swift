@@ -98,6 +98,8 @@ struct Session: ~Copyable {
     var proof: Flight?
     /// The slot whose commit is still to be requested at the end of this turn.
     var unrequestedCommit: UInt32?
+    /// The change at hand, while it waits for the engine.
+    var waiting: WaitingChange?
     /// The store under way, while somebody watches stores.
     var observedStore: ObservedStore?
     /// Whether the request at the front was observed already and waits to be executed again.
@@ -189,7 +191,7 @@ struct Session: ~Copyable {
             if turn.tracesRequests { unsafe trace(input, lineBytes, turn) }
             turn.requestsLeft &-= 1
             requestCount &+= 1
-            if turn.observation.isEmpty, !isLimited {
+            if turn.isPlain, !isLimited {
                 return unsafe execute(request, lineBytes: lineBytes, input, &turn)
             }
             return unsafe executeChecked(request, lineBytes: lineBytes, input, &turn)
@@ -291,6 +293,7 @@ struct Session: ~Copyable {
         _ obstacle: Obstacle, key: UnsafeRawBufferPointer, _ turn: borrowing Turn
     ) -> Step {
         settle(turn)
+        waiting = unsafe WaitingChange(since: turn.began, key: Array(key))
         turn.cache.overcome(
             obstacle, key: unsafe Span(_unsafeBytes: key), waiter: waiter(Self.requestNumber, turn))
         return .stalled(.engine)
@@ -309,6 +312,8 @@ struct Session: ~Copyable {
         if number == Self.requestNumber {
             settle(turn)
             proof = completion.flight
+            if let waiting { turn.noteWait(.changeDisk, since: waiting.since, key: waiting.key) }
+            waiting = nil
             if stall == .engine { stall = .turn }
             return
         }
@@ -334,6 +339,14 @@ struct Session: ~Copyable {
         endDump(turn)
         endWatch(turn)
     }
+}
+
+/// A change that waits for the engine.
+struct WaitingChange {
+    /// In ns of the boot clock.
+    let since: Int64
+    /// Empty when the draft has it.
+    let key: [UInt8]
 }
 
 /// What the engine's completions carry: which connection, and which of its slots.

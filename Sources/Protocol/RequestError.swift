@@ -105,6 +105,8 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case badDetailWord
     /// `stats cachedump` is switched off.
     case cachedumpNotAllowed
+    /// `stats hot`, `big` or `slow` where dumps are switched off.
+    case keyStatsNotAllowed
     /// `stats cachedump` without its two numbers.
     case tooFewStatsWords
     /// `stats cachedump` with a class above 63.
@@ -171,6 +173,7 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .mgdumpNotAllowed: "ERROR key dump not allowed"
         case .detailNotAllowed: "CLIENT_ERROR stats detail not allowed"
         case .badDetailWord: "CLIENT_ERROR usage: stats detail on|off|dump"
+        case .keyStatsNotAllowed: "CLIENT_ERROR stats of keys not allowed"
         case .cachedumpNotAllowed: "CLIENT_ERROR stats cachedump not allowed"
         case .tooFewStatsWords: "CLIENT_ERROR bad command line"
         case .badStatsClass: "CLIENT_ERROR Illegal slab id"

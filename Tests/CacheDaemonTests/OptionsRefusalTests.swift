@@ -58,6 +58,13 @@ struct OptionsRefusalTests {
             ["--disk", "16MiB", "--disk-journal", "3MiB"],
             ["--disk-journal: disk.journal exceeds an eighth of disk.limit"]
         ),
+        (
+            ["--durability", "always", "--disk-write", "on_evict"],
+            [
+                "--disk-write: disk.durability always writes every entry at once: disk.write, disk.admission and "
+                    + "disk.write_budget must have their defaults"
+            ]
+        ),
         // All of them, not only the first.
         (
             ["-t", "0", "-c", "0"],

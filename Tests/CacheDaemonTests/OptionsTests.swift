@@ -57,6 +57,11 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("disk.after_power_loss", ["--disk-after-power-loss", "keep"], file: "keep") {
             $0.disk.afterPowerLoss == .keep
         },
+        .init("disk.write", ["--disk-write", "on_evict"], file: "on_evict") { $0.disk.write == .onEvict },
+        .init("disk.admission", ["--disk-admission", "second_hit"], file: "second_hit") {
+            $0.disk.admission == .secondHit
+        },
+        .init("disk.write_budget", ["--disk-write-budget", "5GiB"], file: "5GiB") { $0.disk.writeBudget == 5 << 30 },
         .init("disk.journal", ["--disk-journal", "8MiB"], file: "8MiB") { $0.disk.journalBytes == 8 << 20 },
         .init("disk.readers", ["--disk-readers", "5"], file: "5") { $0.disk.readers == 5 },
         .init("disk.trim_interval", ["--disk-trim-interval", "250ms"], file: "250ms") {
@@ -65,6 +70,7 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("ttl.default", ["--ttl-default", "2h"], file: "2h") { $0.timeToLive.standard == .seconds(7200) },
         .init("ttl.max", ["--ttl-max", "2d"], file: "2d") { $0.timeToLive.max == .seconds(2 * 86_400) },
         .init("log.level", ["--log-level", "debug"], file: "debug") { $0.logLevel == .debug },
+        .init("log.slow", ["--log-slow", "5ms"], file: "5ms") { $0.slowThreshold == TimeSpan(milliseconds: 5) },
     ]
 }
 

@@ -108,7 +108,7 @@ extension Session {
             if blockBytes > 0 { phase = .swallow(bytes: blockBytes) }
             return .done(lineBytes)
         }
-        if turn.observation.isEmpty { return unsafe execute(request, lineBytes: lineBytes, input, &turn) }
+        if turn.isPlain { return unsafe execute(request, lineBytes: lineBytes, input, &turn) }
         return unsafe executeObserved(request, lineBytes: lineBytes, input, &turn)
     }
 }

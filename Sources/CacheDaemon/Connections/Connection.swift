@@ -96,8 +96,9 @@ final class Connection {
     ///
     /// Replies go out at the end of the worker's turn, together with those of other answers that came with it.
     func complete(_ completion: Completion, number: UInt32) {
-        worker.turn.begin(descriptor: fd)
+        worker.turn.begin(descriptor: fd, executes: false)
         session.complete(completion, number: number, &worker.turn)
+        worker.turn.recorder.skip(worker.counters)
         schedule()
     }
 
@@ -141,6 +142,7 @@ final class Connection {
         }
         if canRead, wantsInput, !turn.output.isFull { readAndProcess(&turn) }
         guard !isClosed, send(&turn) else { return }
+        turn.end()
         settle(&turn)
     }
 

@@ -49,6 +49,8 @@ struct Settings: Equatable, Sendable {
     var disk = Disk()
     var timeToLive = TimeToLive()
     var logLevel = LogLevel.notice
+    /// Requests that take so long are kept in the slow log.
+    var slowThreshold = TimeSpan(milliseconds: 20)
 
     /// Who may use the server.
     struct Access: Equatable, Sendable {
@@ -85,6 +87,12 @@ struct Settings: Equatable, Sendable {
         var freeBytesMin: Int?
         /// Values up to so many bytes stand in the index, larger ones in files of their own.
         var inlineBytesMax = 20 << 10
+        /// When entries are written.
+        var write = DiskWriteMode.through
+        /// Which entries are written.
+        var admission = DiskAdmission.all
+        /// Bytes of entries that may be written in a day.
+        var writeBudget: Int?
         var durability = Durability.process
         var afterPowerLoss = PowerLossPolicy.discard
         /// Size of the journal file, in bytes.

@@ -2,6 +2,7 @@
 //
 // Every value remembers where it came from, so that a rule that two options break together can name the place.
 
+import CacheEngine
 import ConfigFile
 import Glibc
 import Primitives
@@ -184,6 +185,13 @@ struct SettingsDraft: Sendable {
             }
         }
         guard settings.disk.isEnabled else { return }
+        let disk = settings.disk
+        if disk.durability == .always, disk.write != .through || disk.admission != .all || disk.writeBudget != nil {
+            blame(
+                ["disk.write", "disk.admission", "disk.write_budget"],
+                "disk.durability always writes every entry at once: disk.write, disk.admission and disk.write_budget "
+                    + "must have their defaults")
+        }
         if origins["disk.journal"] == nil {
             settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 8)
         } else if settings.disk.journalBytes > settings.disk.bytesMax / 8 {

@@ -20,6 +20,15 @@ struct Turn: ~Copyable {
     private(set) var tracesRequests = false
     /// The time of all decisions of this turn.
     private(set) var now = Instant(milliseconds: 0)
+    /// The same in ns, for measuring.
+    private(set) var began: Int64 = 0
+    /// What is recorded about turns.
+    var recorder: TurnRecorder
+    private let slow: SlowLog
+    /// Whether the keys of this turn are noted.
+    private(set) var isSampled = false
+    /// Whether nobody wants to know about the requests of this turn.
+    private(set) var isPlain = true
     /// What somebody wants to know about the requests of this turn.
     private(set) var observation: Observation = []
     /// The connection whose turn it is, as log lines name it.
@@ -39,15 +48,47 @@ struct Turn: ~Copyable {
         self.counters = counters
         self.completions = completions
         waitsForCommit = service.cache.waitsForCommit
+        recorder = TurnRecorder(service.telemetry.makeWorker(now: service.startedAt))
+        slow = service.telemetry.slow
     }
 
-    /// Begins the turn of one connection.
-    mutating func begin(descriptor: Int32 = -1) {
-        now = cache.clock.now()
+    /// Begins the turn of one connection; `executes` unless it is only about an answer of the engine's.
+    mutating func begin(descriptor: Int32 = -1, executes: Bool = true) {
+        began = cache.clock.nanoseconds()
+        now = Instant(milliseconds: began / 1_000_000)
         requestsLeft = Self.requestsMax
         tracesRequests = service.log.isOn(.debug)
         observation = service.watchers.observation
+        isSampled = executes && recorder.wantsSample(now)
+        isPlain = observation.isEmpty && !isSampled
         self.descriptor = descriptor
+    }
+
+    /// Records what was executed in this turn, whose replies are with the kernel.
+    @inline(__always)
+    mutating func end() {
+        guard requestsLeft != Self.requestsMax else { return }
+        let nanoseconds = cache.clock.nanoseconds() &- began
+        recorder.record(counters, nanoseconds: nanoseconds, sampled: isSampled, now)
+        if nanoseconds >= slow.threshold { noteSlow(nanoseconds) }
+    }
+
+    private func noteSlow(_ nanoseconds: Int64) {
+        slow.add(
+            SlowRequest(
+                time: cache.clock.wall(), nanoseconds: nanoseconds, place: .worker, command: "turn",
+                requests: Self.requestsMax - requestsLeft, key: [], descriptor: descriptor))
+    }
+
+    /// Records one request that was asked at `since` (in ns) and has waited for the engine until this turn.
+    func noteWait(_ kind: LatencyKind, since: Int64, key: [UInt8]) {
+        let nanoseconds = began &- since
+        recorder.record(kind, nanoseconds: nanoseconds)
+        guard nanoseconds >= slow.threshold else { return }
+        slow.add(
+            SlowRequest(
+                time: cache.clock.wall(), nanoseconds: nanoseconds, place: kind == .changeDisk ? .write : .disk,
+                command: kind.command, requests: 1, key: key, descriptor: descriptor))
     }
 
     /// The point in time that a client's expiry means.

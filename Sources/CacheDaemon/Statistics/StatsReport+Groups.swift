@@ -46,6 +46,8 @@ extension StatsReport {
         reply.appendStatistic("disk_dir", settings.disk.directory.replacing(" ", with: "%20"))
         reply.appendStatistic("disk_limit", UInt64(settings.disk.bytesMax))
         reply.appendStatistic("disk_durability", settings.disk.durability.rawValue)
+        reply.appendStatistic("disk_write", settings.disk.write.rawValue)
+        reply.appendStatistic("disk_admission", settings.disk.admission.rawValue)
     }
 
     /// There is one LRU list: its segments take no share of the memory, and nothing moves between size classes.

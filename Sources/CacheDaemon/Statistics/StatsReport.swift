@@ -26,6 +26,13 @@ struct StatsReport: Sendable {
         case "conns": appendConnections(service, &reply)
         // memcached lists its disk pages here; we have none.
         case "extstore": break
+        case "windows": appendWindows(service, &reply)
+        case "options": appendOptions(service, &reply)
+        case "latency": appendLatencies(service, &reply)
+        case "hot" where service.allowsDumps: appendHotKeys(service, &reply)
+        case "big" where service.allowsDumps: appendBigEntries(service, &reply)
+        case "slow" where service.allowsDumps: appendSlowRequests(service, &reply)
+        case "hot", "big", "slow": return reply.append(.error(.keyStatsNotAllowed))
         case "reset":
             service.resetCounters()
             return reply.append(.reset)
