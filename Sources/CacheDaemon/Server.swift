@@ -61,9 +61,11 @@ final class Server {
         loop = try Self.makeLoop()
         let authenticator = try Self.readAccounts(settings, clock)
         let encryption = try Self.encryption(settings)
-        let cache = try Self.openCache(settings, log, clock)
+        let watchers = WatchHub()
+        let cache = try Self.openCache(settings, log, clock, watchers)
         service = Service(
-            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+            cache: cache, settings: settings, log: log, control: control, watchers: watchers,
+            authenticator: authenticator)
         authenticator?.start()
         service.encrypt(with: encryption)
         counters = service.makeCounters()
@@ -138,11 +140,12 @@ final class Server {
     }
 
     private static func openCache(
-        _ settings: Settings, _ log: Log, _ clock: any TimeSource
+        _ settings: Settings, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
     ) throws(StartError) -> Cache {
         do throws(CacheError) {
             return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
+                watchers.publishDiskState("\(state)", reason: reason, clock)
             }
         } catch {
             switch error {

@@ -49,7 +49,7 @@ final class Service: Sendable {
     private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
-    let watchers = WatchHub()
+    let watchers: WatchHub
     let telemetry: Telemetry
     let history = History()
     let prefixes = PrefixTally()
@@ -66,8 +66,10 @@ final class Service: Sendable {
     }
 
     init(
-        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, watchers: WatchHub = WatchHub(),
+        authenticator: Authenticator? = nil
     ) {
+        self.watchers = watchers
         self.authenticator = authenticator
         self.cache = cache
         self.log = log
