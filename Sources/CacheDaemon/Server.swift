@@ -9,6 +9,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Why a server did not start.
 struct StartError: Error, CustomStringConvertible {
@@ -36,6 +37,7 @@ final class Server {
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
     private var controlWatch: Watch?
+    private var ticker: Timer?
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
@@ -57,14 +59,20 @@ final class Server {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
+        let authenticator = try Self.readAccounts(settings, clock)
+        let encryption = try Self.encryption(settings)
         let cache = try Self.openCache(settings, log, clock)
-        service = Service(cache: cache, settings: settings, log: log, control: control)
+        service = Service(
+            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+        authenticator?.start()
+        service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
             sockets = try Self.listen(settings)
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
+            ticker = Timer(loop: loop) { [unowned self] in tick() }
             for number in 0..<settings.threads {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
@@ -74,6 +82,7 @@ final class Server {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
         }
         announce(settings)
+        tick()
     }
 
     /// Serves until stopped; returns the exit status.
@@ -83,6 +92,7 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
         return 0
@@ -104,6 +114,26 @@ final class Server {
             return try EventLoop()
         } catch {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
+        }
+    }
+
+    private static func readAccounts(
+        _ settings: Settings, _ clock: any TimeSource
+    ) throws(StartError) -> Authenticator? {
+        guard let path = settings.access.accountFile else { return nil }
+        do throws(AuthFileError) {
+            return try Authenticator(path: path, clock: clock)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
+    /// What encrypts connections, as the settings say.
+    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
+        do throws(TLSError) {
+            return try TLSContext.make(settings.tls)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
         }
     }
 
@@ -140,9 +170,10 @@ final class Server {
 
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
         let isTCP = socket.path == nil
+        let isPlain = socket.isPlain
         return try Listener(
             loop: loop, fd: socket.fd,
-            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP) },
+            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP, isPlain: isPlain) },
             onShortage: { [unowned self] code in
                 counters.add(.listenPauses)
                 service.log.write(.warning, "accepting paused", ["errno": "\(code)"])
@@ -155,6 +186,7 @@ final class Server {
         stopListening()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
+        service.authenticator?.stop()
         service.cache.close()
     }
 
@@ -177,17 +209,29 @@ final class Server {
             ])
     }
 
+    // MARK: The clock
+
+    /// What is done once a second.
+    private func tick() {
+        service.history.addSample(service)
+        do throws(EventLoopError) {
+            try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
+        } catch {
+            service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
+        }
+    }
+
     // MARK: Accepting
 
     /// Deals a new connection out to a worker, or refuses it over the limit.
-    private func take(_ fd: Int32, isTCP: Bool) {
+    private func take(_ fd: Int32, isTCP: Bool, isPlain: Bool) {
         guard service.connectionCount < service.connectionsMax else { return refuse(fd) }
         if isTCP {
             ListeningSocket.set(fd, Int32(IPPROTO_TCP), TCP_NODELAY)
             ListeningSocket.set(fd, SOL_SOCKET, SO_KEEPALIVE)
         }
         counters.add(.connectionsOpened)
-        workers[nextWorker].mailbox.post(.connection(fd: fd))
+        workers[nextWorker].mailbox.post(.connection(fd: fd, tls: isPlain ? nil : service.encryptionInForce.context))
         nextWorker = (nextWorker + 1) % workers.count
     }
 
@@ -231,8 +275,28 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        let encryption: TLSContext?
+        do throws(TLSError) {
+            encryption = try TLSContext.make(new.tls)
+        } catch {
+            service.log.write(.error, "configuration", ["problem": "\(error)"])
+            return service.log.write(.error, "reload failed", ["settings": "unchanged"])
+        }
+        do throws(AuthFileError) {
+            try service.authenticator?.reload()
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
+        if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
+        // Addresses wait for a restart: those in force must not lose what protects them.
+        guard settings.exposedAddresses.isEmpty else {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "exposed": "\(settings.exposedAddresses[0])"])
+        }
+        service.encrypt(with: encryption)
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
         service.apply(settings)
         service.log.write(

@@ -14,11 +14,13 @@ struct ConformanceTests {
     @Test(
         "suite against cache-daemon",
         arguments: [
+            ["authentication"],
             ["clients"],
             ["clients-more"],
             ["proxy"],
             ["documents"],
             ["wire"],
+            ["tls"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],

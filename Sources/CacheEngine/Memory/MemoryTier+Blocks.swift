@@ -7,7 +7,7 @@ extension MemoryTier {
     func dress(_ block: EntryBlock, _ metadata: EntryMetadata) {
         block.cas = metadata.cas
         block.flags = metadata.flags
-        block.marks = metadata.marks.persistent
+        block.marks = metadata.marks.persistent.union(.onDisk)
         block.deadline = deadline(of: metadata)
         // No later than now: what is written down again must not look as if the clock had been set back.
         block.written = min(instant(metadata.written), clock.now()).bootSeconds
@@ -204,6 +204,6 @@ extension Shard {
         let header = disk.journal.record(at: write.position).header
         block.deadline = disk.memory.deadline(of: EntryMetadata(header))
         block.cas = header.cas
-        block.marks = EntryMarks(rawValue: header.marks).union(block.isStub ? .stub : [])
+        block.marks = EntryMarks(rawValue: header.marks).union(block.marks.intersection([.stub, .onDisk]))
     }
 }
