@@ -7,7 +7,8 @@ import Primitives
 /// The options of cache-bench.
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
-    case rate, ttl, warm, seed, verify, noVerify, json, quiet, help, version, tls, authorities, certificate, key
+    case rate, ttl, warm, seed, verify, noVerify, json, quiet, user, passwordFile, tls, authorities, certificate, key
+    case help, version
 }
 
 /// What the command line asks for.
@@ -68,6 +69,12 @@ let benchOptions = OptionTable<BenchOption>(
                 Option(.noVerify, long: "no-verify", help: "Count replies without looking at their values."),
                 Option(.json, long: "json", help: "Print settings and results as one JSON object."),
                 Option(.quiet, long: "quiet", short: "q", help: "No progress line."),
+                Option(
+                    .user, long: "user", short: "u", value: "NAME",
+                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
+                Option(
+                    .passwordFile, long: "password-file", value: "FILE",
+                    help: "With --user: the password is the first line of FILE."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ]),
@@ -106,6 +113,7 @@ extension BenchRequest {
         var settings = BenchSettings()
         var keyBytes: Int?
         var encryption: EncryptionSettings?
+        var (user, passwordFile): (String?, String?) = (nil, nil)
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
             case .help:
@@ -119,6 +127,8 @@ extension BenchRequest {
             case .authorities: encryption.orPlain.authoritiesPath = occurrence.value
             case .certificate: encryption.orPlain.certificatePath = occurrence.value
             case .key: encryption.orPlain.keyPath = occurrence.value
+            case .user: user = occurrence.value
+            case .passwordFile: passwordFile = occurrence.value
             default: try settings.apply(occurrence)
             }
         }
@@ -132,6 +142,13 @@ extension BenchRequest {
             do throws(EncryptionError) { settings.encryption = try Encryption(encryption) } catch {
                 throw BenchUsageError(description: error.description)
             }
+        }
+        if let user {
+            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
+                throw BenchUsageError(description: error.description)
+            }
+        } else if passwordFile != nil {
+            throw BenchUsageError(description: "--password-file needs --user")
         }
         try settings.complete(keyBytes: keyBytes)
         self = .run(settings)
@@ -179,7 +196,7 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .tls, .authorities, .certificate, .key, .help, .version: break
+        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .help, .version: break
         }
     }
 

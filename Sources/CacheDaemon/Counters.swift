@@ -19,6 +19,7 @@ enum Counter: Int, CaseIterable, Sendable {
     case idleKicks, requestTimeouts, sendTimeouts, yields
     case tlsHandshakes, tlsHandshakeErrors, handshakeTimeouts, tlsProtocolErrors
     case listenPauses
+    case loginCommands, loginFailures, loginTimeouts, requestsNotPermitted
 }
 
 /// The counters of one thread.

@@ -37,6 +37,7 @@ final class Server {
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
     private var controlWatch: Watch?
+    private var ticker: Timer?
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
@@ -58,16 +59,20 @@ final class Server {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
+        let authenticator = try Self.readAccounts(settings, clock)
         let encryption = try Self.encryption(settings)
         let cache = try Self.openCache(settings, log, clock)
-        service = Service(cache: cache, settings: settings, log: log, control: control)
+        service = Service(
+            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
         service.encrypt(with: encryption)
+        authenticator?.start()
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
             sockets = try Self.listen(settings)
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
+            ticker = Timer(loop: loop) { [unowned self] in tick() }
             for number in 0..<settings.threads {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
@@ -77,6 +82,7 @@ final class Server {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
         }
         announce(settings)
+        tick()
     }
 
     /// Serves until stopped; returns the exit status.
@@ -86,6 +92,7 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
         return 0
@@ -114,6 +121,17 @@ final class Server {
     private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
         do throws(TLSError) {
             return try TLSContext.make(settings.tls)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
+    private static func readAccounts(
+        _ settings: Settings, _ clock: any TimeSource
+    ) throws(StartError) -> Authenticator? {
+        guard let path = settings.access.accountFile else { return nil }
+        do throws(AuthFileError) {
+            return try Authenticator(path: path, clock: clock)
         } catch {
             throw StartError(status: StartError.configurationStatus, description: "\(error)")
         }
@@ -168,6 +186,7 @@ final class Server {
         stopListening()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
+        service.authenticator?.stop()
         service.cache.close()
     }
 
@@ -188,6 +207,18 @@ final class Server {
                 "dir": settings.disk.directory, "limit": "\(ByteSize(bytes: settings.disk.bytesMax))",
                 "durability": settings.disk.durability.rawValue, "start": service.cache.startReport ?? "",
             ])
+    }
+
+    // MARK: The clock
+
+    /// What is done once a second.
+    private func tick() {
+        service.history.addSample(service)
+        do throws(EventLoopError) {
+            try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
+        } catch {
+            service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
+        }
     }
 
     // MARK: Accepting
@@ -248,9 +279,16 @@ final class Server {
         do throws(TLSError) {
             encryption = try TLSContext.make(new.tls)
         } catch {
-            service.log.write(.error, "configuration", ["problem": "\(error)"])
-            return service.log.write(.error, "reload failed", ["settings": "unchanged"])
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
         }
+        do throws(AuthFileError) {
+            try service.authenticator?.reload()
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
+        if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
         // Addresses wait for a restart: those in force must not lose what protects them.

@@ -14,6 +14,8 @@ final class Service: Sendable {
     let cache: Cache
     let log: Log
     let control: ServerControl
+    /// Who clients must be; nil: anybody.
+    let authenticator: Authenticator?
     /// What the wire allows; does not change while the daemon runs.
     let limits: ProtocolLimits
     let acceptsShutdownCommand: Bool
@@ -35,6 +37,8 @@ final class Service: Sendable {
     private let encryption = Guarded(Encryption(), rank: .leaf)
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
     private let idleMilliseconds: Atomic<Int64>
+    /// `auth.timeout` in milliseconds.
+    private let loginLimit: Atomic<Int64>
     /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
     private let tally = Guarded(Tally(), rank: .leaf)
 
@@ -46,6 +50,8 @@ final class Service: Sendable {
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
     let watchers = WatchHub()
+    let telemetry: Telemetry
+    let history = History()
     let prefixes = PrefixTally()
     let crawler = Crawler()
     /// `max_connections`, for the main thread's listeners.
@@ -59,7 +65,10 @@ final class Service: Sendable {
         var engineBaseline: CacheStatistics?
     }
 
-    init(cache: Cache, settings: Settings, log: Log, control: ServerControl) {
+    init(
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+    ) {
+        self.authenticator = authenticator
         self.cache = cache
         self.log = log
         self.control = control
@@ -72,7 +81,9 @@ final class Service: Sendable {
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
         currentDeadlines = Guarded(Deadlines(settings), rank: .leaf)
+        telemetry = Telemetry(slowThreshold: settings.slowThreshold)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
+        loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
     }
 
@@ -87,8 +98,10 @@ final class Service: Sendable {
         cache.apply(CacheOptions(settings))
         currentDeadlines.withLock { $0 = Deadlines(settings) }
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
+        loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
+        telemetry.slow.setThreshold(settings.slowThreshold)
     }
 
     /// How many client connections are served at a time.
@@ -129,6 +142,8 @@ final class Service: Sendable {
             $0 = Encryption(context: context, loadedAt: context.map { _ in now }, expiresAt: expiresAt)
         }
     }
+    /// How long a client may take to authenticate itself.
+    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
 
     // MARK: Counters
 
@@ -150,6 +165,7 @@ final class Service: Sendable {
     /// Lets all counters begin at zero.
     func resetCounters() {
         prefixes.reset()
+        telemetry.reset()
         let engine = cache.statistics()
         tally.withLock {
             $0.baseline = CounterTotals($0.threads)

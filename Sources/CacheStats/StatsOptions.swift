@@ -35,6 +35,8 @@ struct StatsSettings: Equatable, Sendable {
     var json = false
     /// How the connection is encrypted; nil: not at all.
     var encryption: EncryptionSettings?
+    /// Who to say we are.
+    var login: Login?
     /// Milliseconds between samples; nil: one sample.
     var intervalMilliseconds: Int?
     /// Samples to show; nil: until interrupted.
@@ -48,7 +50,7 @@ struct StatsUsageError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The options of cache-stats.
 enum StatsOption: Sendable {
-    case json, watch, count, help, version, tls, authorities, certificate, key
+    case json, watch, count, user, passwordFile, tls, authorities, certificate, key, help, version
 }
 
 /// The table behind parsing and `--help`.
@@ -65,6 +67,12 @@ let statsOptions = OptionTable<StatsOption>(
                     .watch, long: "watch", short: "w", value: "SECONDS",
                     help: "Show it again and again, with rates since the last time."),
                 Option(.count, long: "count", short: "n", value: "N", help: "With --watch: stop after N samples."),
+                Option(
+                    .user, long: "user", short: "u", value: "NAME",
+                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
+                Option(
+                    .passwordFile, long: "password-file", value: "FILE",
+                    help: "With --user: the password is the first line of FILE."),
                 Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
                 Option(
                     .authorities, long: "ca", value: "FILE",
@@ -94,6 +102,7 @@ extension StatsRequest {
             throw StatsUsageError(description: error.description)
         }
         var settings = StatsSettings()
+        var (user, passwordFile): (String?, String?) = (nil, nil)
         for occurrence in parsed.occurrences {
             let text = occurrence.value ?? ""
             switch occurrence.option.tag {
@@ -104,6 +113,8 @@ extension StatsRequest {
                 self = .version
                 return
             case .json: settings.json = true
+            case .user: user = text
+            case .passwordFile: passwordFile = text
             case .watch:
                 guard let seconds = Double(text), seconds >= 0.05, seconds <= 86_400 else {
                     throw StatsUsageError(description: "--watch '\(text)' is not a number of seconds, 0.05 to 86400")
@@ -122,6 +133,13 @@ extension StatsRequest {
         }
         if settings.samples != nil, settings.intervalMilliseconds == nil {
             throw StatsUsageError(description: "--count needs --watch")
+        }
+        if let user {
+            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
+                throw StatsUsageError(description: error.description)
+            }
+        } else if passwordFile != nil {
+            throw StatsUsageError(description: "--password-file needs --user")
         }
         try settings.take(parsed.operands)
         self = .show(settings)

@@ -49,6 +49,7 @@ func show(_ settings: StatsSettings) -> Int32 {
                 open = connection
             } else {
                 open = try Connection(to: settings.address, encryption: encryption)
+                if let login = settings.login { try open.authenticate(login) }
             }
             connection = open
             let sample = Sample(time: SystemClock().now(), statistics: try open.stats(settings.view.group))

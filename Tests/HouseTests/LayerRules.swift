@@ -14,10 +14,13 @@ enum LayerRules {
         "TLS": ["COpenSSL"],
         "ConfigFile": ["CInih"],
         "Arguments": ["CGetopt", "Primitives"],
+        "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "Primitives"],
         "CacheClient": ["TLS", "Primitives"],
-        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Primitives"],
+        "CacheDaemon": [
+            "CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives",
+        ],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]

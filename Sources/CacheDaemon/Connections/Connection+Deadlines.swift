@@ -59,6 +59,8 @@ extension Connection {
         } else if encryption.isShakingHands {
             // Nothing but the connection itself is an activity before.
             if isOver(card.lastActivity, limits.handshakeMilliseconds) { kick(.handshakeTimeouts) }
+        } else if session.isLoginDue, isOver(loginSince, worker.service.loginMilliseconds) {
+            kick(.loginTimeouts)
         } else if let since = session.dumpPageSince, !unsent.isEmpty, isOver(since, limits.sendMilliseconds) {
             kick(.sendTimeouts)
         } else if session.isWatching {

@@ -2,6 +2,7 @@
 //
 // Every value remembers where it came from, so that a rule that two options break together can name the place.
 
+import CacheEngine
 import ConfigFile
 import Glibc
 import Primitives
@@ -163,17 +164,19 @@ struct SettingsDraft: Sendable {
         return unsafe String(cString: real)
     }
 
+    /// Refuses to serve strangers unprotected, unless told so.
+    ///
     /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
     private mutating func resolveExposure() {
         guard problems.isEmpty else { return }
         if settings.tls.isDemanded, !settings.tls.isOn {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
-        guard let first = settings.exposedAddresses.first else { return }
+        guard let open = settings.exposedAddresses.first else { return }
         blame(
             ["listen"],
-            "other machines could use \(first) freely: set tls.certificate, or allow_insecure if the network is trusted"
-        )
+            "\(open.host) can be reached from outside, without authentication or encryption; set auth.file or "
+                + "tls.certificate, or allow_insecure = yes in a network that you trust")
     }
 
     /// Sizes that depend on each other: defaults give way, what was set is held to.
@@ -191,6 +194,13 @@ struct SettingsDraft: Sendable {
             }
         }
         guard settings.disk.isEnabled else { return }
+        let disk = settings.disk
+        if disk.durability == .always, disk.write != .through || disk.admission != .all || disk.writeBudget != nil {
+            blame(
+                ["disk.write", "disk.admission", "disk.write_budget"],
+                "disk.durability always writes every entry at once: disk.write, disk.admission and disk.write_budget "
+                    + "must have their defaults")
+        }
         if origins["disk.journal"] == nil {
             settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 8)
         } else if settings.disk.journalBytes > settings.disk.bytesMax / 8 {

@@ -4,7 +4,9 @@
 
 import Protocol
 
-private let commands = ["mg k ", "ms k 5 ", "md k ", "ma k ", "me k ", "mn ", "mg Zm9v b ", "ms Zm9v 5 b ", "md Zm9v b "]
+private let commands = [
+    "mg k ", "ms k 5 ", "md k ", "ma k ", "me k ", "mn ", "mg Zm9v b ", "ms Zm9v 5 b ", "md Zm9v b ",
+]
 
 /// Parses one meta command with the input as its flags.
 func fuzz(_ bytes: UnsafeRawBufferPointer) {

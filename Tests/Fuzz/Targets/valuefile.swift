@@ -20,7 +20,8 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
     let valueOffset = ValueFileHeader.bytes + key.count
     var metadata = EntryMetadata(
         generation: 9, cas: 1, flags: 0, marks: [], deadline: .never, written: WallTime(milliseconds: 0),
-        accessed: WallTime(milliseconds: 0), valueBytes: Int(Int16(bitPattern: UInt16(bytes[2]) << 8 | UInt16(bytes[3]))),
+        accessed: WallTime(milliseconds: 0),
+        valueBytes: Int(Int16(bitPattern: UInt16(bytes[2]) << 8 | UInt16(bytes[3]))),
         valueSum: UInt64(bytes[0] & 0x7F))
     if repairs, file.count >= valueOffset {
         let seed = EntrySum.seed(key: key.span, generation: 9)
@@ -39,6 +40,7 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
         try reader.verify()
         precondition(value == Array(file[valueOffset...]))
     } catch {
-        precondition(!repairs || file.count < valueOffset || metadata.valueBytes < 0, "a whole file was refused: \(error)")
+        precondition(
+            !repairs || file.count < valueOffset || metadata.valueBytes < 0, "a whole file was refused: \(error)")
     }
 }
