@@ -20,6 +20,7 @@ struct ConformanceTests {
             ["documents"],
             ["wire"],
             ["tls"],
+            ["hostile"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],

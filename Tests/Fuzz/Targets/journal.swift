@@ -10,7 +10,7 @@ import Hashing
 
 private let seed: UInt64 = 0x5eed
 private let ringBytes = 4096
-private let memory = memfd_create("journal", UInt32(MFD_CLOEXEC))
+private let memory = open("/dev/shm/cache-daemon-fuzz-\(getpid()).journal", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
 
 /// Opens the input as a journal that lives in memory.
 func fuzz(_ bytes: UnsafeRawBufferPointer) {

@@ -9,7 +9,7 @@ import Primitives
 
 @testable import CacheEngine
 
-private let memory = memfd_create("value", UInt32(MFD_CLOEXEC))
+private let memory = open("/dev/shm/cache-daemon-fuzz-\(getpid()).value", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
 
 /// Opens the input as a value file that lives in memory, and reads it if it is accepted.
 func fuzz(_ bytes: UnsafeRawBufferPointer) {
