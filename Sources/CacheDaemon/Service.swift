@@ -58,6 +58,8 @@ final class Service: Sendable {
     private let connectionLimit: Atomic<Int>
     /// Workers whose thread is about to end.
     let workersEnded = Atomic<Int>(0)
+    /// Whether one of them ended because the system refused what it needs.
+    private let hasFailedWorkers = Atomic<Bool>(false)
 
     private struct Tally {
         var threads: [Counters] = []
@@ -221,6 +223,12 @@ final class Service: Sendable {
             return count
         }
     }
+
+    /// Says that a worker could not begin to serve.
+    func workerFailed() { hasFailedWorkers.store(true, ordering: .relaxed) }
+
+    /// Whether a worker could not begin to serve.
+    var isCrippled: Bool { hasFailedWorkers.load(ordering: .relaxed) }
 
     /// Says that a worker serves nothing any more.
     func workerEnded() {

@@ -21,6 +21,7 @@ struct ConformanceTests {
             ["documents"],
             ["wire"],
             ["tls"],
+            ["hostile"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],

@@ -164,13 +164,15 @@ struct SettingsDraft: Sendable {
         return unsafe String(cString: real)
     }
 
+    /// Refuses to serve strangers unprotected, unless told so.
+    ///
     /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
     private mutating func resolveExposure() {
         guard problems.isEmpty else { return }
         if settings.tls.isDemanded, !settings.tls.isOn {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
-        guard let first = settings.exposedAddresses.first else { return }
+        guard let open = settings.exposedAddresses.first else { return }
         blame(
             ["listen"],
             "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
