@@ -39,12 +39,12 @@ struct OptionCase: CustomStringConvertible, Sendable {
             $0.requestBytesPerSecondMin == 9 << 10
         },
         .init("send_timeout", ["--send-timeout", "2m"], file: "2m") { $0.sendTimeout == .seconds(120) },
-        .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
         .init("max_entry", ["-I", "2m"], file: "2 MiB") { $0.entryBytesMax == 2 << 20 },
         .init("shutdown_command", ["-A"], file: "yes") { $0.acceptsShutdownCommand },
         .init("flush_command", ["-F"], file: "no") { !$0.allowsFlush },
         .init("dump_commands", ["-X"], file: "no") { !$0.allowsDumps },
         .init("watch_command", ["-W"], file: "no") { !$0.allowsWatching },
+        .init("core_files", ["-r"], file: "yes") { $0.writesCoreFiles },
         .init("user", ["-u", "nobody"], file: "nobody") { $0.user == "nobody" },
         .init("auth.file", ["-Y", "/a b"], file: "/a b") { $0.access.accountFile == "/a b" },
         .init("auth.timeout", ["--auth-timeout", "3s"], file: "3s") { $0.access.loginTimeout == .seconds(3) },

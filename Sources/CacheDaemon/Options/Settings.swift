@@ -34,8 +34,6 @@ struct Settings: Equatable, Sendable {
     var requestBytesPerSecondMin = 1024
     /// How long a socket may take nothing of its replies.
     var sendTimeout = TimeSpan.seconds(60)
-    /// Whether other machines may connect although nothing keeps strangers out.
-    var allowsInsecure = false
     /// Largest value that clients may store, in bytes.
     var entryBytesMax = 64 << 20
     /// Whether the `shutdown` command works.
@@ -48,6 +46,8 @@ struct Settings: Equatable, Sendable {
     var allowsWatching = true
     /// memcached's options that were given and mean nothing here, for the log.
     var optionsWithoutEffect: [String] = []
+    /// Whether a crash may leave a core file, with everything that clients stored in it.
+    var writesCoreFiles = false
     /// The user to become when started as root.
     var user: String?
 
