@@ -21,6 +21,7 @@ struct ConformanceTests {
             ["wire"],
             ["tls"],
             ["hostile"],
+            ["soak", "--seconds", "20"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],
