@@ -77,6 +77,9 @@ let package = Package(
             swiftSettings: strict),
 
         // Tests.
+        .executableTarget(
+            name: "StoreDamage", dependencies: ["CacheEngine"], path: "Tests/Torture/StoreDamage",
+            swiftSettings: relaxed),
         .target(
             name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),
         tests("PrimitivesTests", ["Primitives", "Hashing", "Arguments", "ConfigFile"]),

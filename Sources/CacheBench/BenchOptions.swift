@@ -7,8 +7,8 @@ import Primitives
 /// The options of cache-bench.
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
-    case rate, ttl, warm, seed, verify, noVerify, json, quiet, user, passwordFile, tls, authorities, certificate, key
-    case help, version
+    case rate, ttl, warm, seed, verify, noVerify, json, quiet, help, version
+    case user, passwordFile, tls, authorities, certificate, key
 }
 
 /// What the command line asks for.
@@ -112,8 +112,8 @@ extension BenchRequest {
         }
         var settings = BenchSettings()
         var keyBytes: Int?
-        var encryption: EncryptionSettings?
         var (user, passwordFile): (String?, String?) = (nil, nil)
+        var encryption: EncryptionSettings?
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
             case .help:
@@ -123,12 +123,12 @@ extension BenchRequest {
                 self = .version
                 return
             case .keySize: keyBytes = try number(occurrence, 1...250)
+            case .user: user = occurrence.value
+            case .passwordFile: passwordFile = occurrence.value
             case .tls: encryption = encryption ?? EncryptionSettings()
             case .authorities: encryption.orPlain.authoritiesPath = occurrence.value
             case .certificate: encryption.orPlain.certificatePath = occurrence.value
             case .key: encryption.orPlain.keyPath = occurrence.value
-            case .user: user = occurrence.value
-            case .passwordFile: passwordFile = occurrence.value
             default: try settings.apply(occurrence)
             }
         }
@@ -138,17 +138,17 @@ extension BenchRequest {
                 throw BenchUsageError(description: error.description)
             }
         }
-        if let encryption {
-            do throws(EncryptionError) { settings.encryption = try Encryption(encryption) } catch {
-                throw BenchUsageError(description: error.description)
-            }
-        }
         if let user {
             do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
                 throw BenchUsageError(description: error.description)
             }
         } else if passwordFile != nil {
             throw BenchUsageError(description: "--password-file needs --user")
+        }
+        if let encryption {
+            do throws(EncryptionError) { settings.encryption = try Encryption(encryption) } catch {
+                throw BenchUsageError(description: error.description)
+            }
         }
         try settings.complete(keyBytes: keyBytes)
         self = .run(settings)

@@ -62,11 +62,13 @@ final class Server {
         loop = try Self.makeLoop()
         let authenticator = try Self.readAccounts(settings, clock)
         let encryption = try Self.encryption(settings)
-        let cache = try Self.openCache(settings, log, clock)
+        let watchers = WatchHub()
+        let cache = try Self.openCache(settings, log, clock, watchers)
         service = Service(
-            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
-        service.encrypt(with: encryption)
+            cache: cache, settings: settings, log: log, control: control, watchers: watchers,
+            authenticator: authenticator)
         authenticator?.start()
+        service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
@@ -120,15 +122,6 @@ final class Server {
         }
     }
 
-    /// What encrypts connections, as the settings say.
-    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
-        do throws(TLSError) {
-            return try TLSContext.make(settings.tls)
-        } catch {
-            throw StartError(status: StartError.configurationStatus, description: "\(error)")
-        }
-    }
-
     private static func readAccounts(
         _ settings: Settings, _ clock: any TimeSource
     ) throws(StartError) -> Authenticator? {
@@ -140,12 +133,22 @@ final class Server {
         }
     }
 
+    /// What encrypts connections, as the settings say.
+    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
+        do throws(TLSError) {
+            return try TLSContext.make(settings.tls)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
     private static func openCache(
-        _ settings: Settings, _ log: Log, _ clock: any TimeSource
+        _ settings: Settings, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
     ) throws(StartError) -> Cache {
         do throws(CacheError) {
             return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
+                watchers.publishDiskState("\(state)", reason: reason, clock)
             }
         } catch {
             switch error {

@@ -49,7 +49,7 @@ final class Service: Sendable {
     private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
-    let watchers = WatchHub()
+    let watchers: WatchHub
     let telemetry: Telemetry
     let history = History()
     let prefixes = PrefixTally()
@@ -68,8 +68,10 @@ final class Service: Sendable {
     }
 
     init(
-        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, watchers: WatchHub = WatchHub(),
+        authenticator: Authenticator? = nil
     ) {
+        self.watchers = watchers
         self.authenticator = authenticator
         self.cache = cache
         self.log = log
@@ -82,8 +84,8 @@ final class Service: Sendable {
         startedAt = cache.clock.now()
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
-        currentDeadlines = Guarded(Deadlines(settings), rank: .leaf)
         telemetry = Telemetry(slowThreshold: settings.slowThreshold)
+        currentDeadlines = Guarded(Deadlines(settings), rank: .leaf)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
         loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
@@ -121,6 +123,9 @@ final class Service: Sendable {
         return milliseconds > 0 ? milliseconds : nil
     }
 
+    /// How long a client may take to authenticate itself.
+    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
+
     /// How long clients may take.
     var deadlines: Deadlines { currentDeadlines.withLock { $0 } }
 
@@ -144,8 +149,6 @@ final class Service: Sendable {
             $0 = Encryption(context: context, loadedAt: context.map { _ in now }, expiresAt: expiresAt)
         }
     }
-    /// How long a client may take to authenticate itself.
-    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
 
     // MARK: Counters
 

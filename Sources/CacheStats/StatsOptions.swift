@@ -33,10 +33,10 @@ struct StatsSettings: Equatable, Sendable {
     var address = ServerAddress.standard
     var view = StatsView.summary
     var json = false
-    /// How the connection is encrypted; nil: not at all.
-    var encryption: EncryptionSettings?
     /// Who to say we are.
     var login: Login?
+    /// How the connection is encrypted; nil: not at all.
+    var encryption: EncryptionSettings?
     /// Milliseconds between samples; nil: one sample.
     var intervalMilliseconds: Int?
     /// Samples to show; nil: until interrupted.

@@ -128,8 +128,19 @@ struct OptionsRefusalTests {
         #expect(try settings(["--disk", "1GiB"]).disk.journalBytes == 64 << 20)
     }
 
+    /// Who may connect from where without proving anything.
     @Test(arguments: [
-        "0.0.0.0", "*", "::", "10.1.2.3", "fe80::1", "[::ffff:10.0.0.1]:5", "example.org", "127.0.0.1,192.168.0.1",
+        (["-l", "127.0.0.1"], true), (["-l", "::ffff:127.0.0.1"], true), (["-l", "[::ffff:10.0.0.1]:5"], false),
+        (["-l", "fe80::1"], false), (["-l", "192.0.2.1", "-Y", "/accounts"], true),
+        (["-l", "notls:192.0.2.1", "--tls-certificate", "c", "-Y", "/accounts"], true),
+        (["-l", "127.8.9.10:5"], true), (["-l", "::1"], true),
+        (["-l", "localhost"], true),
+        (["-s", "/tmp/s"], true), (["-l", "0.0.0.0"], false), (["-l", "*"], false), (["-l", "::"], false),
+        (["-l", "192.0.2.1"], false), (["-l", "cache.example"], false), (["-l", "127.0.0.1.example"], false),
+        (["-l", "127.0.0.1,192.0.2.1"], false), (["-l", "192.0.2.1", "--allow-insecure"], true),
+        (["-l", "192.0.2.1", "--tls-certificate", "c"], true),
+        (["-l", "notls:192.0.2.1", "--tls-certificate", "c"], false),
+        (["-l", "notls:127.0.0.1,192.0.2.1", "--tls-certificate", "c"], true),
     ])
     func strangersAreNotServedUnprotected(_ addresses: String) throws {
         guard case .refuse(let lines) = launch(["-l", addresses]) else {

@@ -46,7 +46,6 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("watch_command", ["-W"], file: "no") { !$0.allowsWatching },
         .init("core_files", ["-r"], file: "yes") { $0.writesCoreFiles },
         .init("user", ["-u", "nobody"], file: "nobody") { $0.user == "nobody" },
-        .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
         .init("auth.file", ["-Y", "/a b"], file: "/a b") { $0.access.accountFile == "/a b" },
         .init("auth.timeout", ["--auth-timeout", "3s"], file: "3s") { $0.access.loginTimeout == .seconds(3) },
         .init("tls.certificate", ["--tls-certificate", "/c.pem"], file: "/c.pem") { $0.tls.certificate == "/c.pem" },

@@ -12,6 +12,7 @@ final class RunningServer: Sendable {
     private struct State {
         var addresses: [String] = []
         var port: Int?
+        var cache: Cache?
         var failure: StartError?
         var status: Int32?
     }
@@ -34,9 +35,13 @@ final class RunningServer: Sendable {
                 state.update {
                     $0.addresses = server.addresses
                     $0.port = server.port
+                    $0.cache = server.service.cache
                 }
                 let status = server.run()
-                state.update { $0.status = status }
+                state.update {
+                    $0.status = status
+                    $0.cache = nil
+                }
             } catch let error as StartError {
                 state.update { $0.failure = error }
             } catch {
@@ -50,6 +55,8 @@ final class RunningServer: Sendable {
     }
 
     var addresses: [String] { state.withLock { $0.addresses } }
+    /// The server's cache, while it runs.
+    var cache: Cache? { state.withLock { $0.cache } }
     var port: Int { state.withLock { $0.port ?? 0 } }
 
     /// What the next reload reads.

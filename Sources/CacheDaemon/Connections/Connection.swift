@@ -52,7 +52,7 @@ final class Connection {
     var partialBytes: Int64 = 0
     var partialRequest: UInt32 = 0
     /// When the client was last asked to authenticate itself.
-    private(set) var loginSince: Instant
+    var loginSince: Instant
     var lastReadBytes: Int64 = 0
 
     /// Begins to serve `fd`; does not own it when it throws.

@@ -49,6 +49,11 @@ extension OptionSpec {
             "send_timeout", flag: "send-timeout", .network, .span(\.sendTimeout, second...hour), reloads: true,
             "Close connections that take none of their replies for so long."),
         .option(
+            "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
+            reloads: true, "Listen for other machines without TLS or authentication.",
+            "Only where the network keeps strangers out: whoever connects can read, change and empty the cache.",
+            inFile: "Whether other machines may connect although nothing keeps strangers out."),
+        .option(
             "max_entry", flag: "max-entry", short: "I", .network, .size(\.entryBytesMax, 1024...1 << 30),
             "Largest value that clients may store.",
             "Plain bytes of the value. Larger ones get `SERVER_ERROR object too large for cache`."),
@@ -75,10 +80,6 @@ extension OptionSpec {
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
             sample: "cache-daemon", "User to become when started as root."),
-        .option(
-            "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
-            "Serve addresses that others can reach without authentication or encryption.",
-            "Otherwise `listen` takes only loopback addresses where neither is set up."),
     ]
 
     private static let access: [OptionSpec] = [

@@ -50,8 +50,6 @@ struct Settings: Equatable, Sendable {
     var writesCoreFiles = false
     /// The user to become when started as root.
     var user: String?
-    /// Whether addresses that others can reach may be served without authentication and encryption.
-    var allowsInsecure = false
 
     var access = Access()
     var tls = TLS()

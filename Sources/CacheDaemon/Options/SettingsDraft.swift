@@ -175,8 +175,8 @@ struct SettingsDraft: Sendable {
         guard let open = settings.exposedAddresses.first else { return }
         blame(
             ["listen"],
-            "\(open.host) can be reached from outside, without authentication or encryption; set auth.file or "
-                + "tls.certificate, or allow_insecure = yes in a network that you trust")
+            "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
+                + "the network is trusted")
     }
 
     /// Sizes that depend on each other: defaults give way, what was set is held to.
