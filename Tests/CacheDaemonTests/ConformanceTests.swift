@@ -22,6 +22,7 @@ struct ConformanceTests {
             ["wire"],
             ["tls"],
             ["hostile"],
+            ["soak", "--seconds", "20"],
             ["operator"],
             ["operator-tools"],
             ["badinput"],
