@@ -35,12 +35,18 @@ final class Server {
     private var listeners: [Listener] = []
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
+    private var adminSockets: [ListeningSocket] = []
+    private var admin: AdminThread?
+    /// Whether the admin thread has not taken its sockets over yet.
+    private var ownsAdminSockets = true
     private var controlWatch: Watch?
     private var ticker: Timer?
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
     var addresses: [String] { sockets.map(\.address) }
+    /// Addresses that administrators are served on.
+    var adminAddresses: [String] { adminSockets.map(\.address) }
     /// The port of the first TCP listener.
     var port: Int? { sockets.lazy.compactMap(\.port).first }
 
@@ -64,6 +70,7 @@ final class Server {
         self.readSettings = readSettings
         do {
             sockets = try Self.listen(settings)
+            adminSockets = try Self.listenForAdministrators(settings)
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
             ticker = Timer(loop: loop) { [unowned self] in tick() }
@@ -71,6 +78,11 @@ final class Server {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
             for socket in sockets { listeners.append(try accept(socket)) }
+            if !adminSockets.isEmpty {
+                let descriptors = adminSockets.map(\.fd)
+                ownsAdminSockets = false
+                admin = try AdminThread.start(descriptors, service)
+            }
         } catch {
             abandonStart()
             throw StartError(status: StartError.systemStatus, description: "\(error)")
@@ -86,6 +98,7 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        endAdmin()
         service.cache.close()
         service.log.write(.notice, "stopped")
         return 0
@@ -141,6 +154,24 @@ final class Server {
         return sockets
     }
 
+    private static func listenForAdministrators(_ settings: Settings) throws(ListenError) -> [ListeningSocket] {
+        switch settings.admin {
+        case nil: []
+        case .tcp(let address): try ListeningSocket.open(address)
+        case .unix(let path): [try ListeningSocket.open(path: path, mode: settings.unixMode)]
+        }
+    }
+
+    private func endAdmin() {
+        admin?.end()
+        admin = nil
+        for socket in adminSockets {
+            if ownsAdminSockets { close(socket.fd) }
+            if let path = socket.path { unsafe unlink(path) }
+        }
+        adminSockets = []
+    }
+
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
         let isTCP = socket.path == nil
         return try Listener(
@@ -156,6 +187,7 @@ final class Server {
     private func abandonStart() {
         for socket in sockets.dropFirst(listeners.count) { close(socket.fd) }
         stopListening()
+        endAdmin()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
         service.cache.close()
@@ -168,6 +200,7 @@ final class Server {
             log.write(.notice, "without effect", ["options": names])
         }
         for socket in sockets { log.write(.notice, "listening", ["address": socket.address]) }
+        for socket in adminSockets { log.write(.notice, "admin port", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",
             ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])

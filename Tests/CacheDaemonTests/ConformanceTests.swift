@@ -20,6 +20,7 @@ struct ConformanceTests {
             ["wire"],
             ["operator"],
             ["operator-tools"],
+            ["admin"],
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["tiers"],

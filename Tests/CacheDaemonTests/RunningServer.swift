@@ -11,6 +11,7 @@ import Testing
 final class RunningServer: Sendable {
     private struct State {
         var addresses: [String] = []
+        var adminAddresses: [String] = []
         var port: Int?
         var failure: StartError?
         var status: Int32?
@@ -34,6 +35,7 @@ final class RunningServer: Sendable {
                 state.update {
                     $0.addresses = server.addresses
                     $0.port = server.port
+                    $0.adminAddresses = server.adminAddresses
                 }
                 let status = server.run()
                 state.update { $0.status = status }
@@ -50,6 +52,7 @@ final class RunningServer: Sendable {
     }
 
     var addresses: [String] { state.withLock { $0.addresses } }
+    var adminAddress: String { state.withLock { $0.adminAddresses.first ?? "" } }
     var port: Int { state.withLock { $0.port ?? 0 } }
 
     /// What the next reload reads.
