@@ -41,6 +41,11 @@ final class Server {
     private var ownsAdminSockets = true
     private var controlWatch: Watch?
     private var ticker: Timer?
+    private let notifier: Notifier
+    private var lastStatus = ""
+    private var watchdog: Timer?
+    /// Answers of workers that are due before the manager hears that the daemon lives.
+    private var pongsDue = 0
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
@@ -59,7 +64,8 @@ final class Server {
     ///   - readSettings: Reads the settings again, for a reload; nil when they are wrong, which it has reported.
     init(
         _ settings: Settings, log: Log, control: ServerControl, handlesSignals: Bool,
-        clock: any TimeSource = SystemClock(), readSettings: @escaping () -> Settings?
+        clock: any TimeSource = SystemClock(), notifier: Notifier = .none,
+        inherited: InheritedSockets = InheritedSockets(), readSettings: @escaping () -> Settings?
     ) throws(StartError) {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
@@ -68,9 +74,10 @@ final class Server {
         service = Service(cache: cache, settings: settings, log: log, control: control)
         counters = service.makeCounters()
         self.readSettings = readSettings
+        self.notifier = notifier
         do {
-            sockets = try Self.listen(settings)
-            adminSockets = try Self.listenForAdministrators(settings)
+            sockets = inherited.clients.isEmpty ? try Self.listen(settings) : inherited.clients
+            adminSockets = inherited.admin.isEmpty ? try Self.listenForAdministrators(settings) : inherited.admin
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
             ticker = Timer(loop: loop) { [unowned self] in tick() }
@@ -89,6 +96,8 @@ final class Server {
         }
         announce(settings)
         tick()
+        startWatchdog()
+        notifier.ready(status)
     }
 
     /// Serves until stopped; returns the exit status.
@@ -173,7 +182,7 @@ final class Server {
     }
 
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
-        let isTCP = socket.path == nil
+        let isTCP = socket.port != nil
         return try Listener(
             loop: loop, fd: socket.fd,
             onConnection: { [unowned self] fd in take(fd, isTCP: isTCP) },
@@ -218,10 +227,43 @@ final class Server {
     /// What is done once a second.
     private func tick() {
         service.history.addSample(service)
+        if notifier.isOn, seenStopRequests == 0, status != lastStatus {
+            lastStatus = status
+            notifier.status(lastStatus)
+        }
         do throws(EventLoopError) {
             try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
         } catch {
             service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
+        }
+    }
+
+    /// What `systemctl status` shows.
+    private var status: String {
+        let engine = service.cache.statistics()
+        var text = "serving \(max(0, service.connectionCount)) clients; "
+        text += "memory \(ByteSize(bytes: engine.memoryBytes).approximate), \(engine.memoryEntries) entries; "
+        guard let disk = engine.disk else { return text + "no disk tier" }
+        return text + "disk \(disk.state), \(ByteSize(bytes: disk.allocatedBytes).approximate), \(disk.entries) entries"
+    }
+
+    /// Tells the service manager that the daemon lives, as long as every worker answers.
+    private func startWatchdog() {
+        guard let period = notifier.watchdogMilliseconds else { return }
+        watchdog = Timer(loop: loop) { [unowned self] in beat(period) }
+        beat(period)
+    }
+
+    private func beat(_ period: Int64) {
+        if service.pongs.load(ordering: .relaxed) >= pongsDue, seenStopRequests == 0 {
+            notifier.alive()
+            pongsDue += workers.count
+            for worker in workers { worker.mailbox.post(.ping) }
+        }
+        do throws(EventLoopError) {
+            try watchdog?.set(afterMilliseconds: max(1, period / 3))
+        } catch {
+            service.log.write(.warning, "no timer for the watchdog", ["reason": "\(error)"])
         }
     }
 
@@ -258,6 +300,7 @@ final class Server {
         let requests = service.control.stopRequests
         if requests > 0, seenStopRequests == 0 {
             service.log.write(.notice, "stopping")
+            notifier.stopping()
             stopListening()
             for worker in workers { worker.mailbox.post(.drain) }
         }
@@ -265,7 +308,11 @@ final class Server {
             for worker in workers { worker.mailbox.post(.stop) }
         }
         seenStopRequests = requests
-        if service.control.takeReload() { reload() }
+        if service.control.takeReload() {
+            notifier.reloading(microseconds: SystemClock.monotonicMicroseconds())
+            reload()
+            notifier.ready(status)
+        }
     }
 
     private func stopListening() {

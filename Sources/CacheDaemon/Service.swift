@@ -47,6 +47,8 @@ final class Service: Sendable {
     private let connectionLimit: Atomic<Int>
     /// Workers whose thread is about to end.
     let workersEnded = Atomic<Int>(0)
+    /// Answers of workers to pings.
+    let pongs = Atomic<Int>(0)
 
     private struct Tally {
         var threads: [Counters] = []

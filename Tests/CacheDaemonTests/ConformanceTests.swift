@@ -21,6 +21,7 @@ struct ConformanceTests {
             ["operator"],
             ["operator-tools"],
             ["admin"],
+            ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["tiers"],

@@ -15,6 +15,8 @@ enum Message: Sendable {
     case completion(Completion)
     /// Lines wait for a connection that watches.
     case linesReady(connection: UInt32)
+    /// Say that you live.
+    case ping
     /// Finish what is complete, close all connections, end.
     case drain
     /// End now.

@@ -7,6 +7,7 @@ import Glibc
 import Libevent
 import Primitives
 import Protocol
+import Synchronization
 
 /// The other threads' handle on a worker.
 struct WorkerThread: Sendable {
@@ -156,6 +157,7 @@ final class Worker {
             case .connection(let fd): open(fd)
             case .completion(let completion): deliver(completion)
             case .linesReady(let connection): connections[connection]?.linesReady()
+            case .ping: service.pongs.add(1, ordering: .relaxed)
             case .drain: drain()
             case .stop: isStopping = true
             }
