@@ -44,9 +44,11 @@ let package = Package(
     targets: [
         // C libraries from Debian, one module each.
         .target(name: "CLibevent", linkerSettings: [.linkedLibrary("event_core"), .linkedLibrary("event_extra")]),
+        .target(name: "COpenSSL", linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
+        .systemLibrary(name: "CCrypt", providers: [.apt(["libcrypt-dev"])]),
         // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
         .systemLibrary(name: "CGetopt"),
         .systemLibrary(name: "CEpoll"),
@@ -56,14 +58,18 @@ let package = Package(
         layer("Hashing", ["CXXHash"]),
         layer("SQLite", ["CSQLite"]),
         layer("Libevent", ["CLibevent", "Primitives"]),
+        layer("TLS", ["COpenSSL"]),
         layer("ConfigFile", ["CInih"]),
         layer("Arguments", ["CGetopt", "Primitives"]),
+        layer("Crypt", ["CCrypt"]),
 
         // The product.
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "Primitives"]),
-        layer("CacheClient", ["Primitives"]),
-        program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
+        layer("CacheClient", ["TLS", "Primitives"]),
+        program(
+            "CacheDaemon",
+            ["CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         .executableTarget(
@@ -78,7 +84,9 @@ let package = Package(
         tests("SQLiteTests", ["SQLite"]),
         tests("LibeventTests", ["Libevent", "Primitives"]),
         tests("CacheEngineTests", ["CacheEngine", "EmbeddedCache", "SQLite", "Hashing", "Primitives"]),
-        tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
+        tests(
+            "CacheDaemonTests",
+            ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Crypt", "Primitives"]),
         tests("CacheClientTests", ["CacheClient", "CacheStats", "CacheBench", "Arguments", "Primitives"]),
         tests("HouseTests", []),
     ]

@@ -8,6 +8,7 @@ import Primitives
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
     case rate, ttl, warm, seed, verify, noVerify, json, quiet, help, version
+    case user, passwordFile, tls, authorities, certificate, key
 }
 
 /// What the command line asks for.
@@ -59,6 +60,7 @@ let benchOptions = OptionTable<BenchOption>(
                     help: "uniform, or zipf:S with exponent S, key 0 being the hottest (uniform)."),
                 Option(.ttl, long: "ttl", value: "SECONDS", help: "Expiry time of values; 0 is never (0)."),
             ]),
+        OptionGroup("Encryption", encryptionOptions),
         OptionGroup(
             "Other",
             [
@@ -67,6 +69,12 @@ let benchOptions = OptionTable<BenchOption>(
                 Option(.noVerify, long: "no-verify", help: "Count replies without looking at their values."),
                 Option(.json, long: "json", help: "Print settings and results as one JSON object."),
                 Option(.quiet, long: "quiet", short: "q", help: "No progress line."),
+                Option(
+                    .user, long: "user", short: "u", value: "NAME",
+                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
+                Option(
+                    .passwordFile, long: "password-file", value: "FILE",
+                    help: "With --user: the password is the first line of FILE."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ]),
@@ -77,6 +85,21 @@ let benchOptions = OptionTable<BenchOption>(
 
         Exit codes: 0 done; 1 a wrong value or reply was found; 64 usage; 69 the server is unavailable.
         """)
+
+private let encryptionOptions: [Option<BenchOption>] = [
+    Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
+    Option(.authorities, long: "ca", value: "FILE", help: "Trust these authorities, PEM, instead of the system's."),
+    Option(.certificate, long: "cert", value: "FILE", help: "Our certificate chain, PEM, where the server asks."),
+    Option(.key, long: "key", value: "FILE", help: "Its private key, PEM, if it is in another file."),
+]
+
+extension EncryptionSettings? {
+    /// The settings; naming a file asks for encryption.
+    fileprivate var orPlain: EncryptionSettings {
+        get { self ?? EncryptionSettings() }
+        set { self = newValue }
+    }
+}
 
 extension BenchRequest {
     /// Reads a command line without the program's name.
@@ -89,6 +112,8 @@ extension BenchRequest {
         }
         var settings = BenchSettings()
         var keyBytes: Int?
+        var (user, passwordFile): (String?, String?) = (nil, nil)
+        var encryption: EncryptionSettings?
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
             case .help:
@@ -98,12 +123,30 @@ extension BenchRequest {
                 self = .version
                 return
             case .keySize: keyBytes = try number(occurrence, 1...250)
+            case .user: user = occurrence.value
+            case .passwordFile: passwordFile = occurrence.value
+            case .tls: encryption = encryption ?? EncryptionSettings()
+            case .authorities: encryption.orPlain.authoritiesPath = occurrence.value
+            case .certificate: encryption.orPlain.certificatePath = occurrence.value
+            case .key: encryption.orPlain.keyPath = occurrence.value
             default: try settings.apply(occurrence)
             }
         }
         if parsed.operands.count > 1 { throw BenchUsageError(description: "more than one address") }
         if let text = parsed.operands.first {
             do throws(ServerAddressError) { settings.address = try ServerAddress(parsing: text) } catch {
+                throw BenchUsageError(description: error.description)
+            }
+        }
+        if let user {
+            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
+                throw BenchUsageError(description: error.description)
+            }
+        } else if passwordFile != nil {
+            throw BenchUsageError(description: "--password-file needs --user")
+        }
+        if let encryption {
+            do throws(EncryptionError) { settings.encryption = try Encryption(encryption) } catch {
                 throw BenchUsageError(description: error.description)
             }
         }
@@ -153,7 +196,7 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .help, .version: break
+        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .help, .version: break
         }
     }
 

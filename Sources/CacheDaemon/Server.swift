@@ -9,6 +9,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Why a server did not start.
 struct StartError: Error, CustomStringConvertible {
@@ -70,8 +71,13 @@ final class Server {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
+        let authenticator = try Self.readAccounts(settings, clock)
+        let encryption = try Self.encryption(settings)
         let cache = try Self.openCache(settings, log, clock)
-        service = Service(cache: cache, settings: settings, log: log, control: control)
+        service = Service(
+            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+        authenticator?.start()
+        service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
         self.notifier = notifier
@@ -108,6 +114,7 @@ final class Server {
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
         endAdmin()
+        service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
         return 0
@@ -129,6 +136,26 @@ final class Server {
             return try EventLoop()
         } catch {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
+        }
+    }
+
+    private static func readAccounts(
+        _ settings: Settings, _ clock: any TimeSource
+    ) throws(StartError) -> Authenticator? {
+        guard let path = settings.access.accountFile else { return nil }
+        do throws(AuthFileError) {
+            return try Authenticator(path: path, clock: clock)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
+    /// What encrypts connections, as the settings say.
+    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
+        do throws(TLSError) {
+            return try TLSContext.make(settings.tls)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
         }
     }
 
@@ -183,9 +210,10 @@ final class Server {
 
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
         let isTCP = socket.port != nil
+        let isPlain = socket.isPlain
         return try Listener(
             loop: loop, fd: socket.fd,
-            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP) },
+            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP, isPlain: isPlain) },
             onShortage: { [unowned self] code in
                 counters.add(.listenPauses)
                 service.log.write(.warning, "accepting paused", ["errno": "\(code)"])
@@ -199,6 +227,7 @@ final class Server {
         endAdmin()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
+        service.authenticator?.stop()
         service.cache.close()
     }
 
@@ -270,14 +299,14 @@ final class Server {
     // MARK: Accepting
 
     /// Deals a new connection out to a worker, or refuses it over the limit.
-    private func take(_ fd: Int32, isTCP: Bool) {
+    private func take(_ fd: Int32, isTCP: Bool, isPlain: Bool) {
         guard service.connectionCount < service.connectionsMax else { return refuse(fd) }
         if isTCP {
             ListeningSocket.set(fd, Int32(IPPROTO_TCP), TCP_NODELAY)
             ListeningSocket.set(fd, SOL_SOCKET, SO_KEEPALIVE)
         }
         counters.add(.connectionsOpened)
-        workers[nextWorker].mailbox.post(.connection(fd: fd))
+        workers[nextWorker].mailbox.post(.connection(fd: fd, tls: isPlain ? nil : service.encryptionInForce.context))
         nextWorker = (nextWorker + 1) % workers.count
     }
 
@@ -326,8 +355,28 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        let encryption: TLSContext?
+        do throws(TLSError) {
+            encryption = try TLSContext.make(new.tls)
+        } catch {
+            service.log.write(.error, "configuration", ["problem": "\(error)"])
+            return service.log.write(.error, "reload failed", ["settings": "unchanged"])
+        }
+        do throws(AuthFileError) {
+            try service.authenticator?.reload()
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
+        if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
+        // Addresses wait for a restart: those in force must not lose what protects them.
+        guard settings.exposedAddresses.isEmpty else {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "exposed": "\(settings.exposedAddresses[0])"])
+        }
+        service.encrypt(with: encryption)
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
         service.apply(settings)
         service.log.write(

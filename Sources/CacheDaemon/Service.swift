@@ -7,12 +7,15 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Shared by the main thread and all workers.
 final class Service: Sendable {
     let cache: Cache
     let log: Log
     let control: ServerControl
+    /// Who clients must be; nil: anybody.
+    let authenticator: Authenticator?
     /// What the wire allows; does not change while the daemon runs.
     let limits: ProtocolLimits
     let acceptsShutdownCommand: Bool
@@ -26,8 +29,16 @@ final class Service: Sendable {
     let startedAtWall: WallTime
     /// The settings in force.
     private let current: Guarded<Settings>
+    /// The deadlines in force.
+    ///
+    /// Read by the workers' sweeps, once a second for each connection.
+    private let currentDeadlines: Guarded<Deadlines>
+    /// How new TCP connections are encrypted; nil: not at all.
+    private let encryption = Guarded(Encryption(), rank: .leaf)
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
     private let idleMilliseconds: Atomic<Int64>
+    /// `auth.timeout` in milliseconds.
+    private let loginLimit: Atomic<Int64>
     /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
     private let tally = Guarded(Tally(), rank: .leaf)
 
@@ -56,7 +67,10 @@ final class Service: Sendable {
         var engineBaseline: CacheStatistics?
     }
 
-    init(cache: Cache, settings: Settings, log: Log, control: ServerControl) {
+    init(
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+    ) {
+        self.authenticator = authenticator
         self.cache = cache
         self.log = log
         self.control = control
@@ -69,7 +83,9 @@ final class Service: Sendable {
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
         telemetry = Telemetry(slowThreshold: settings.slowThreshold)
+        currentDeadlines = Guarded(Deadlines(settings), rank: .leaf)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
+        loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
     }
 
@@ -82,7 +98,9 @@ final class Service: Sendable {
     func apply(_ settings: Settings) {
         current.withLock { $0 = settings }
         cache.apply(CacheOptions(settings))
+        currentDeadlines.withLock { $0 = Deadlines(settings) }
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
+        loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
         telemetry.slow.setThreshold(settings.slowThreshold)
@@ -101,6 +119,33 @@ final class Service: Sendable {
     var idleTimeout: Int64? {
         let milliseconds = idleMilliseconds.load(ordering: .relaxed)
         return milliseconds > 0 ? milliseconds : nil
+    }
+
+    /// How long a client may take to authenticate itself.
+    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
+
+    /// How long clients may take.
+    var deadlines: Deadlines { currentDeadlines.withLock { $0 } }
+
+    // MARK: Encryption
+
+    /// What encrypts new connections.
+    struct Encryption {
+        var context: TLSContext?
+        var loadedAt: Instant?
+        var expiresAt: Instant?
+    }
+
+    /// What encrypts new connections, and since when.
+    var encryptionInForce: Encryption { encryption.withLock { $0 } }
+
+    /// Encrypts connections that begin from now on with `context`; those that are open keep theirs.
+    func encrypt(with context: TLSContext?) {
+        let now = cache.clock.now()
+        let expiresAt = context.map { now.advanced(byMilliseconds: $0.secondsLeft * 1000) }
+        encryption.withLock {
+            $0 = Encryption(context: context, loadedAt: context.map { _ in now }, expiresAt: expiresAt)
+        }
     }
 
     // MARK: Counters

@@ -55,6 +55,14 @@ struct Step {
 struct Session: ~Copyable {
     /// What the front of the input is.
     enum Phase {
+        /// A line of a client that has not authenticated itself.
+        case login
+        /// The block with its name and password, so many bytes and CR LF.
+        case token(bytes: Int)
+        /// The next line, when the authenticator has looked at them.
+        case verifying
+        /// The same, with the answer at hand.
+        case verdict(LoginVerdict)
         /// A command line.
         case command
         /// The rest of a retrieval's line, `lineBytes` of it, with the keys not answered yet.
@@ -100,10 +108,20 @@ struct Session: ~Copyable {
     private(set) var fatal: RequestError?
     /// Counts requests, for the connection's deadlines.
     private(set) var requestCount: UInt32 = 0
+    /// Whether clients must authenticate themselves.
+    let needsLogin: Bool
+    /// What the client may do, once it has; nil without authentication, and before.
+    private(set) var grant: AccessGrant?
+    /// Whether `grant` has to be asked about each request.
+    private(set) var isLimited = false
+    /// Refused attempts to authenticate.
+    var loginFailures = 0
 
-    init(id: UInt32, limits: ProtocolLimits) {
+    init(id: UInt32, limits: ProtocolLimits, needsLogin: Bool = false) {
         self.id = id
+        self.needsLogin = needsLogin
         parser = RequestParser(limits: limits)
+        if needsLogin { phase = .login }
     }
 
     // MARK: Executing
@@ -118,6 +136,10 @@ struct Session: ~Copyable {
             let step =
                 switch phase {
                 case .command: unsafe command(rest, &turn)
+                case .login: unsafe logIn(rest, &turn)
+                case .token(let bytes): unsafe takeToken(bytes: bytes, rest, &turn)
+                case .verifying: Step.stalled(.engine)
+                case .verdict(let verdict): answer(verdict, &turn)
                 case .keys(let retrieval, let lineBytes):
                     unsafe retrieve(retrieval, lineBytes: lineBytes, rest, &turn, isResumed: true)
                 case .body(let target): unsafe receive(target, rest, &turn)
@@ -138,6 +160,15 @@ struct Session: ~Copyable {
 
     /// Whether no request is under way.
     var isBetweenRequests: Bool { if case .command = phase { true } else { false } }
+
+    /// Says what the client may do from now on.
+    mutating func hold(_ grant: AccessGrant) {
+        self.grant = grant
+        isLimited = grant.isLimited
+    }
+
+    /// Lets a session that waited go on.
+    mutating func resume() { if stall == .engine { stall = .turn } }
 
     /// Whether `process` may do something.
     var canGoOn: Bool {
@@ -160,8 +191,10 @@ struct Session: ~Copyable {
             if turn.tracesRequests { unsafe trace(input, lineBytes, turn) }
             turn.requestsLeft &-= 1
             requestCount &+= 1
-            if turn.isPlain { return unsafe execute(request, lineBytes: lineBytes, input, &turn) }
-            return unsafe executeObserved(request, lineBytes: lineBytes, input, &turn)
+            if turn.isPlain, !isLimited {
+                return unsafe execute(request, lineBytes: lineBytes, input, &turn)
+            }
+            return unsafe executeChecked(request, lineBytes: lineBytes, input, &turn)
         case .refused(let error, let lineBytes, let swallowBytes, let isQuiet):
             turn.requestsLeft &-= 1
             requestCount &+= 1
@@ -169,10 +202,15 @@ struct Session: ~Copyable {
             if swallowBytes > 0 { phase = .swallow(bytes: swallowBytes) }
             return .done(lineBytes)
         case .fatal(let error):
-            fatal = error
-            reply(.error(error), &turn)
-            return Step(consumed: input.count, stall: .closing)
+            return loseFraming(error, consuming: input.count, &turn)
         }
+    }
+
+    /// Says why the connection cannot go on, and drops the rest of the input.
+    mutating func loseFraming(_ error: RequestError, consuming bytes: Int, _ turn: inout Turn) -> Step {
+        fatal = error
+        reply(.error(error), &turn)
+        return Step(consumed: bytes, stall: .closing)
     }
 
     /// Why the next request, or key of a retrieval, must not be executed now.
@@ -194,7 +232,7 @@ struct Session: ~Copyable {
     private mutating func swallow(_ bytes: Int, of available: Int) -> Step {
         let dropped = min(bytes, available)
         if dropped == bytes {
-            phase = .command
+            phase = needsLogin && grant == nil ? .login : .command
             return .done(dropped)
         }
         phase = .swallow(bytes: bytes - dropped)

@@ -33,6 +33,10 @@ struct StatsSettings: Equatable, Sendable {
     var address = ServerAddress.standard
     var view = StatsView.summary
     var json = false
+    /// Who to say we are.
+    var login: Login?
+    /// How the connection is encrypted; nil: not at all.
+    var encryption: EncryptionSettings?
     /// Milliseconds between samples; nil: one sample.
     var intervalMilliseconds: Int?
     /// Samples to show; nil: until interrupted.
@@ -46,7 +50,7 @@ struct StatsUsageError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The options of cache-stats.
 enum StatsOption: Sendable {
-    case json, watch, count, help, version
+    case json, watch, count, user, passwordFile, tls, authorities, certificate, key, help, version
 }
 
 /// The table behind parsing and `--help`.
@@ -63,6 +67,20 @@ let statsOptions = OptionTable<StatsOption>(
                     .watch, long: "watch", short: "w", value: "SECONDS",
                     help: "Show it again and again, with rates since the last time."),
                 Option(.count, long: "count", short: "n", value: "N", help: "With --watch: stop after N samples."),
+                Option(
+                    .user, long: "user", short: "u", value: "NAME",
+                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
+                Option(
+                    .passwordFile, long: "password-file", value: "FILE",
+                    help: "With --user: the password is the first line of FILE."),
+                Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
+                Option(
+                    .authorities, long: "ca", value: "FILE",
+                    help: "Trust these authorities, PEM, instead of the system's."),
+                Option(
+                    .certificate, long: "cert", value: "FILE",
+                    help: "Our certificate chain, PEM, where the server asks."),
+                Option(.key, long: "key", value: "FILE", help: "Its private key, PEM, if it is in another file."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ])
@@ -84,6 +102,7 @@ extension StatsRequest {
             throw StatsUsageError(description: error.description)
         }
         var settings = StatsSettings()
+        var (user, passwordFile): (String?, String?) = (nil, nil)
         for occurrence in parsed.occurrences {
             let text = occurrence.value ?? ""
             switch occurrence.option.tag {
@@ -94,11 +113,17 @@ extension StatsRequest {
                 self = .version
                 return
             case .json: settings.json = true
+            case .user: user = text
+            case .passwordFile: passwordFile = text
             case .watch:
                 guard let seconds = Double(text), seconds >= 0.05, seconds <= 86_400 else {
                     throw StatsUsageError(description: "--watch '\(text)' is not a number of seconds, 0.05 to 86400")
                 }
                 settings.intervalMilliseconds = Int(seconds * 1000)
+            case .tls: settings.encryption = settings.encryption ?? EncryptionSettings()
+            case .authorities: settings.encryption.orPlain.authoritiesPath = occurrence.value
+            case .certificate: settings.encryption.orPlain.certificatePath = occurrence.value
+            case .key: settings.encryption.orPlain.keyPath = occurrence.value
             case .count:
                 guard let samples = Int(text), samples > 0 else {
                     throw StatsUsageError(description: "--count '\(text)' is not a whole number above 0")
@@ -109,8 +134,23 @@ extension StatsRequest {
         if settings.samples != nil, settings.intervalMilliseconds == nil {
             throw StatsUsageError(description: "--count needs --watch")
         }
+        if let user {
+            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
+                throw StatsUsageError(description: error.description)
+            }
+        } else if passwordFile != nil {
+            throw StatsUsageError(description: "--password-file needs --user")
+        }
         try settings.take(parsed.operands)
         self = .show(settings)
+    }
+}
+
+extension EncryptionSettings? {
+    /// The settings; naming a file asks for encryption.
+    fileprivate var orPlain: EncryptionSettings {
+        get { self ?? EncryptionSettings() }
+        set { self = newValue }
     }
 }
 

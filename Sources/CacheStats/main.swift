@@ -33,12 +33,24 @@ func runStats(_ arguments: [String]) -> Int32 {
 /// A server that goes away while it is watched is waited for; one that is not there at first is an error.
 func show(_ settings: StatsSettings) -> Int32 {
     var connection: Connection?
+    let encryption: Encryption?
+    do throws(EncryptionError) {
+        encryption = if let wanted = settings.encryption { try Encryption(wanted) } else { nil }
+    } catch {
+        StandardStream.error.write("cache-stats: \(error)\n")
+        return EX_USAGE
+    }
     var previous: Sample?
     var shown = 0
     while true {
         do throws(ClientError) {
             let open: Connection
-            if let connection { open = connection } else { open = try Connection(to: settings.address) }
+            if let connection {
+                open = connection
+            } else {
+                open = try Connection(to: settings.address, encryption: encryption)
+                if let login = settings.login { try open.authenticate(login) }
+            }
             connection = open
             let sample = Sample(time: SystemClock().now(), statistics: try open.stats(settings.view.group))
             guard draw(sample, previous, settings) else { return EXIT_SUCCESS }

@@ -123,6 +123,12 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case badAuthenticationToken
     /// An authentication block that is too long.
     case authenticationTokenTooLong
+    /// An authentication block that does not end in CR LF.
+    case badAuthenticationEnd
+    /// A request that this client has no right to.
+    ///
+    /// memcached has no rights, and so no line for it.
+    case notPermitted
 
     /// The error's line without its CR LF; empty where the connection is closed without a word.
     public var replyLine: StaticString {
@@ -176,6 +182,8 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .authenticationFailure: "CLIENT_ERROR authentication failure"
         case .badAuthenticationToken: "CLIENT_ERROR bad authentication token format"
         case .authenticationTokenTooLong: "CLIENT_ERROR auth token too long"
+        case .badAuthenticationEnd: "CLIENT_ERROR bad command line termination"
+        case .notPermitted: "CLIENT_ERROR permission denied"
         }
     }
 

@@ -13,11 +13,13 @@ struct ConformanceTests {
     @Test(
         "suite against cache-daemon",
         arguments: [
+            ["authentication"],
             ["clients"],
             ["clients-more"],
             ["proxy"],
             ["documents"],
             ["wire"],
+            ["tls"],
             ["operator"],
             ["operator-tools"],
             ["admin"],

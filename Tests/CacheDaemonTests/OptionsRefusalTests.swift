@@ -1,5 +1,6 @@
 // Every form of refusal, word for word: the place, then the reason.
 
+import TLS
 import Testing
 
 @testable import CacheDaemon
@@ -45,15 +46,25 @@ struct OptionsRefusalTests {
         (["-l", "a:b:c"], ["--listen: 'a:b:c' is neither HOST:PORT nor an IPv6 address"]),
         (["-l", "[a]:5"], ["--listen: '[a]:5' is neither HOST:PORT nor an IPv6 address"]),
         (["-l", "a b"], ["--listen: 'a b' is not a host"]),
-        (["-l", "a", "-l", "a:11211"], ["--listen: a:11211 is listed twice"]),
+        (["--allow-insecure", "-l", "a", "-l", "a:11211"], ["--listen: a:11211 is listed twice"]),
         (["-p", "0"], ["--port: nothing to listen on: TCP is off and no Unix socket is set"]),
-        (["-p", "0", "-s", "s", "-l", "a"], ["--listen: port is 0, so every listen address must name its own"]),
+        (
+            ["-p", "0", "-s", "s", "-l", "localhost"],
+            ["--listen: port is 0, so every listen address must name its own"]
+        ),
         (["-p", "65536"], ["--port: 65536 is not from 0 to 65535"]),
         (["--ttl-default", "2d", "--ttl-max", "1d"], ["--ttl-default: ttl.default (2d) exceeds ttl.max (1d)"]),
         (["-m", "1", "--memory-value-max", "2MiB"], ["--memory-value-max: memory.value_max exceeds memory.limit"]),
         (
             ["--disk", "16MiB", "--disk-journal", "3MiB"],
             ["--disk-journal: disk.journal exceeds an eighth of disk.limit"]
+        ),
+        (
+            ["--durability", "always", "--disk-write", "on_evict"],
+            [
+                "--disk-write: disk.durability always writes every entry at once: disk.write, disk.admission and "
+                    + "disk.write_budget must have their defaults"
+            ]
         ),
         // All of them, not only the first.
         (
@@ -117,8 +128,47 @@ struct OptionsRefusalTests {
         #expect(try settings(["--disk", "1GiB"]).disk.journalBytes == 64 << 20)
     }
 
+    /// Who may connect from where without proving anything.
+    @Test(arguments: [
+        (["-l", "127.0.0.1"], true), (["-l", "::ffff:127.0.0.1"], true), (["-l", "[::ffff:10.0.0.1]:5"], false),
+        (["-l", "fe80::1"], false), (["-l", "192.0.2.1", "-Y", "/accounts"], true),
+        (["-l", "notls:192.0.2.1", "--tls-certificate", "c", "-Y", "/accounts"], true),
+        (["-l", "127.8.9.10:5"], true), (["-l", "::1"], true),
+        (["-l", "localhost"], true),
+        (["-s", "/tmp/s"], true), (["-l", "0.0.0.0"], false), (["-l", "*"], false), (["-l", "::"], false),
+        (["-l", "192.0.2.1"], false), (["-l", "cache.example"], false), (["-l", "127.0.0.1.example"], false),
+        (["-l", "127.0.0.1,192.0.2.1"], false), (["-l", "192.0.2.1", "--allow-insecure"], true),
+        (["-l", "192.0.2.1", "--tls-certificate", "c"], true),
+        (["-l", "notls:192.0.2.1", "--tls-certificate", "c"], false),
+        (["-l", "notls:127.0.0.1,192.0.2.1", "--tls-certificate", "c"], true),
+    ])
+    func exposure(_ arguments: [String], _ isSafe: Bool) {
+        guard case .refuse(let lines) = launch(arguments) else { return #expect(isSafe, "\(arguments)") }
+        #expect(!isSafe, "\(lines)")
+        #expect(lines.count == 1 && lines[0].hasPrefix("--listen: other machines could use ") || arguments[0] == "-l")
+    }
+
+    @Test func plainListenersAreMarked() throws {
+        let listen = try settings(["-l", "notls:127.0.0.1:5,127.0.0.2"]).listen
+        #expect(listen.map(\.isPlain) == [true, false])
+        #expect(listen.map(\.description) == ["notls:127.0.0.1:5", "127.0.0.2:11211"])
+        #expect(launch(["-l", "notls:127.0.0.1:5,127.0.0.1:5"]) == .refuse(["--listen: 127.0.0.1:5 is listed twice"]))
+    }
+
+    @Test func memcachedTLSFlags() throws {
+        let tls = try settings([
+            "-Z", "-o", "ssl_chain_cert=/c,ssl_key=/k,ssl_ca_cert=/a,ssl_verify_mode=1,ssl_min_version=3",
+        ]).tls
+        #expect(tls.certificate == "/c" && tls.key == "/k" && tls.clientAuthorities == "/a")
+        #expect(tls.clientCertificates == .optional && tls.oldest == .v13)
+        #expect(launch(["-Z"]) == .refuse(["-Z: needs a certificate: see tls.certificate"]))
+        #expect(launch(["-o", "ssl_min_version=0"]) == .refuse(["-o ssl_min_version: needs one of: 2, 3"]))
+    }
+
     @Test func listenCombinesAsInMemcached() throws {
-        func listen(_ arguments: String...) throws -> [String] { try settings(arguments).listen.map(\.description) }
+        func listen(_ arguments: String...) throws -> [String] {
+            try settings(["--allow-insecure"] + arguments).listen.map(\.description)
+        }
         #expect(
             try listen("-l", "a, b:6", "-l", "[::1]:7", "-l", "fe80::1") == [
                 "a:11211", "b:6", "[::1]:7", "[fe80::1]:11211",

@@ -214,8 +214,10 @@ struct Metric: Sendable {
                 "event", $0.counters,
                 [
                     "opened": .connectionsOpened, "closed": .connectionsClosed, "refused": .connectionsRejected,
-                    "idle": .idleKicks, "stalled": .stalledKicks, "binary": .binaryRejected,
-                    "accept_pause": .listenPauses,
+                    "idle": .idleKicks, "request_timeout": .requestTimeouts, "send_timeout": .sendTimeouts,
+                    "binary": .binaryRejected, "accept_pause": .listenPauses, "login_failure": .loginFailures,
+                    "login_timeout": .loginTimeouts, "tls_handshake": .tlsHandshakes,
+                    "tls_handshake_error": .tlsHandshakeErrors,
                 ])
         },
     ]

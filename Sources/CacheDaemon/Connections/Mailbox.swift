@@ -6,17 +6,22 @@
 import CacheEngine
 import Libevent
 import Primitives
+import TLS
 
 /// What a worker is told.
 enum Message: Sendable {
-    /// Serve this descriptor, and own it.
-    case connection(fd: Int32)
+    /// Serve this descriptor, and own it; `tls` encrypts it.
+    case connection(fd: Int32, tls: TLSContext?)
     /// The engine has an answer.
     case completion(Completion)
     /// Lines wait for a connection that watches.
     case linesReady(connection: UInt32)
     /// Say that you live.
     case ping
+    /// The authenticator has an answer for a connection.
+    case verdict(LoginVerdict, connection: UInt32)
+    /// The file of accounts was read again.
+    case accountsChanged
     /// Finish what is complete, close all connections, end.
     case drain
     /// End now.
@@ -24,7 +29,7 @@ enum Message: Sendable {
 }
 
 /// A worker's queue of messages.
-final class Mailbox: CompletionQueue, ConnectionWaker {
+final class Mailbox: CompletionQueue, ConnectionWaker, LoginReceiver {
     /// Guards the messages not taken yet.
     ///
     /// Posted to last by holders of other locks, so it ranks above them.
@@ -50,6 +55,11 @@ final class Mailbox: CompletionQueue, ConnectionWaker {
     ///
     /// Any thread.
     func wake(connection: UInt32) { post(.linesReady(connection: connection)) }
+
+    /// Adds the authenticator's answer for a connection.
+    ///
+    /// Any thread.
+    func deliver(_ verdict: LoginVerdict, connection: UInt32) { post(.verdict(verdict, connection: connection)) }
 
     /// Takes all messages, leaving `emptied` and its capacity for the next ones.
     func take(replacedBy emptied: consuming [Message]) -> [Message] {

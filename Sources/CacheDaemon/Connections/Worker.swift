@@ -8,6 +8,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// The other threads' handle on a worker.
 struct WorkerThread: Sendable {
@@ -45,6 +46,8 @@ final class Worker {
     static let readBytes = 64 << 10
     /// Time between two looks at the connections' deadlines.
     static let sweepMilliseconds: Int64 = 1000
+    /// Steps of TLS handshakes in one turn, about a millisecond each, so that a flood of them delays nobody for long.
+    static let handshakeStepsMax = 2
     /// How long an orderly stop waits for clients to take their replies.
     static let drainMilliseconds: Int64 = 5000
 
@@ -62,6 +65,8 @@ final class Worker {
     private var sweep: Timer?
     private var drainTimer: Timer?
     private(set) var isDraining = false
+    /// Steps of TLS handshakes that may still be done in this turn.
+    var handshakeStepsLeft = Worker.handshakeStepsMax
     private var isStopping = false
 
     /// What sessions work with; lent to one connection at a time.
@@ -88,6 +93,7 @@ final class Worker {
     /// Serves until told to drain or stop.
     func run() {
         loop.run {
+            handshakeStepsLeft = Self.handshakeStepsMax
             runReady()
             if isStopping || (isDraining && connections.isEmpty) { return .stop }
             return ready.isEmpty ? .wait : .poll
@@ -116,11 +122,19 @@ final class Worker {
         counters.add(.connectionsClosed)
     }
 
-    private func open(_ fd: Int32) {
+    private func open(_ fd: Int32, _ context: TLSContext?) {
         lastID &+= 1
         if isDraining || connections[lastID] != nil { return refuse(fd) }
+        var tls: TLSSession?
+        if let context {
+            tls = TLSSession(context, fd: fd)
+            guard tls != nil else {
+                service.log.write(.warning, "connection refused", ["reason": "no memory for TLS"])
+                return refuse(fd)
+            }
+        }
         do throws(EventLoopError) {
-            let connection = try Connection(id: lastID, fd: fd, worker: self)
+            let connection = try Connection(id: lastID, fd: fd, tls: tls, worker: self)
             connections[lastID] = connection
             if connections.count == 1 { try sweep?.set(afterMilliseconds: Self.sweepMilliseconds) }
         } catch {
@@ -154,10 +168,12 @@ final class Worker {
         messages = mailbox.take(replacedBy: messages)
         for message in messages {
             switch message {
-            case .connection(let fd): open(fd)
+            case .connection(let fd, let tls): open(fd, tls)
             case .completion(let completion): deliver(completion)
             case .linesReady(let connection): connections[connection]?.linesReady()
             case .ping: service.pongs.add(1, ordering: .relaxed)
+            case .verdict(let verdict, let connection): connections[connection]?.take(verdict)
+            case .accountsChanged: for connection in Array(connections.values) { connection.renewGrant() }
             case .drain: drain()
             case .stop: isStopping = true
             }

@@ -5,7 +5,7 @@ import Primitives
 
 extension OptionSpec {
     /// Every option, in the order of the sample configuration.
-    static let table: [OptionSpec] = network + memory + disk + life + log
+    static let table: [OptionSpec] = network + access + tls + memory + disk + life + log
 
     private static let year = TimeSpan.seconds(365 * 86_400)
     private static let anySpan = TimeSpan.seconds(1)...TimeSpan.seconds(100 * 365 * 86_400)
@@ -42,6 +42,22 @@ extension OptionSpec {
             "idle_timeout", flag: "idle-timeout", .network, .optionalSpan(\.idleTimeout, anySpan), reloads: true,
             absence: "never", sample: "10m", "Close connections that were silent for so long."),
         .option(
+            "request_timeout", flag: "request-timeout", .network, .span(\.requestTimeout, second...hour), reloads: true,
+            "Close connections whose request does not arrive within this.",
+            "Counted from its first byte; a request is given more time as its bytes come, see `request_rate_min`."),
+        .option(
+            "request_rate_min", flag: "request-rate-min", .network,
+            .size(\.requestBytesPerSecondMin, 1...1 << 30), reloads: true,
+            "Bytes of a request that buy it another second.", "Slower clients are cut off after `request_timeout`."),
+        .option(
+            "send_timeout", flag: "send-timeout", .network, .span(\.sendTimeout, second...hour), reloads: true,
+            "Close connections that take none of their replies for so long."),
+        .option(
+            "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
+            reloads: true, "Listen for other machines without TLS or authentication.",
+            "Only where the network keeps strangers out: whoever connects can read, change and empty the cache.",
+            inFile: "Whether other machines may connect although nothing keeps strangers out."),
+        .option(
             "max_entry", flag: "max-entry", short: "I", .network, .size(\.entryBytesMax, 1024...1 << 30),
             "Largest value that clients may store.",
             "Plain bytes of the value. Larger ones get `SERVER_ERROR object too large for cache`."),
@@ -64,6 +80,60 @@ extension OptionSpec {
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
             sample: "cache-daemon", "User to become when started as root."),
+    ]
+
+    private static let access: [OptionSpec] = [
+        .option(
+            "auth.file", flag: "auth-file", short: "Y", .access,
+            .optionalText(
+                \.access.accountFile, valueName: "FILE", range: "a path of at most 4000 bytes", bytesMax: 4000),
+            absence: "no authentication", sample: "/etc/cache-daemon/accounts",
+            "Clients must authenticate themselves against this file.",
+            """
+            Lines name:password as for memcached's -Y, crypt(3) hashes instead of passwords, and rights; see \
+            docs/OPERATIONS.md. Only its owner may read it. A reload reads it again.
+            """),
+        .option(
+            "auth.timeout", flag: "auth-timeout", .access,
+            .span(\.access.loginTimeout, TimeSpan(milliseconds: 100)...TimeSpan.seconds(3600)), reloads: true,
+            "How long a client may take to authenticate itself.", "Then its connection is closed."),
+    ]
+
+    private static let second = TimeSpan.seconds(1)
+    private static let hour = TimeSpan.seconds(3600)
+
+    private static func file(_ field: Field<String?>) -> OptionForm {
+        .optionalText(field, valueName: "FILE", range: "a path", bytesMax: 4000)
+    }
+
+    private static let tls: [OptionSpec] = [
+        .option(
+            "tls.certificate", flag: "tls-certificate", .tls, file(\.tls.certificate), reloads: true,
+            absence: "no TLS", sample: "/etc/cache-daemon/server.pem", "Certificate chain, PEM: turns TLS on.",
+            """
+            TCP connections are encrypted then, Unix sockets are not. Read again at each reload; on any error the old \
+            one stays. Connections that are open keep theirs.
+            """),
+        .option(
+            "tls.key", flag: "tls-key", .tls, file(\.tls.key), reloads: true, absence: "in the certificate's file",
+            sample: "/etc/cache-daemon/server.key", "Private key, PEM, without a passphrase.",
+            "Others must not be able to read it: mode 600, or 640."),
+        .option(
+            "tls.client_ca", flag: "tls-client-ca", .tls, file(\.tls.clientAuthorities), reloads: true,
+            absence: "clients are not asked", sample: "/etc/cache-daemon/clients.pem",
+            "Authorities of clients' certificates, PEM.", "Clients need a certificate of one of them then."),
+        .option(
+            "tls.client_certificates", flag: "tls-client-certificates", .tls,
+            .choice(\.tls.clientCertificates, valueName: "WORD"), reloads: true,
+            "Whether clients need a certificate: required or optional.",
+            "Only with `tls.client_ca`. optional: who shows a wrong one is refused, who shows none is not."),
+        .option(
+            "tls.min_version", flag: "tls-min-version", .tls, .choice(\.tls.oldest, valueName: "VERSION"),
+            reloads: true,
+            "Oldest protocol: 1.2 or 1.3."),
+        .option(
+            "tls.handshake_timeout", flag: "tls-handshake-timeout", .tls, .span(\.tls.handshakeTimeout, second...hour),
+            reloads: true, "Close connections whose handshake is not over within this."),
     ]
 
     private static let memory: [OptionSpec] = [
@@ -124,6 +194,25 @@ extension OptionSpec {
             .choice(\.disk.afterPowerLoss, valueName: "ACTION"),
             "Disk tier after an unclean reboot: discard or keep.",
             "keep may bring back old values and deleted entries. With durability always it is kept and correct."),
+        .option(
+            "disk.write", flag: "disk-write", .disk, .choice(\.disk.write, valueName: "WHEN"),
+            "When entries are written to disk: through or on_evict.",
+            """
+            through: when they are stored. on_evict: when they leave memory for room, and at a clean stop; what is \
+            only in memory is lost with the process. Values above `memory.value_max` are always written at once.
+            """),
+        .option(
+            "disk.admission", flag: "disk-admission", .disk, .choice(\.disk.admission, valueName: "WHICH"),
+            "Which entries are written to disk: all or second_hit.",
+            """
+            second_hit: those that were read since they were stored, and those whose key was seen before; what was \
+            wanted once only never costs a write.
+            """),
+        .option(
+            "disk.write_budget", flag: "disk-write-budget", .disk,
+            .optionalSize(\.disk.writeBudget, 1 << 20...1 << 50), absence: "unlimited", sample: "50GiB",
+            "Bytes of entries written to disk in a day.",
+            "Given out evenly, saved for up to an hour. Entries beyond it stay in memory until they are evicted."),
         .option(
             "disk.journal", flag: "disk-journal", .disk, .size(\.disk.journalBytes, 1 << 20...1 << 34),
             "Size of the journal file.",

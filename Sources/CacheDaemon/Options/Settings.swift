@@ -6,6 +6,7 @@
 
 import CacheEngine
 import Primitives
+import TLS
 
 /// What the daemon is told to do.
 ///
@@ -29,6 +30,14 @@ struct Settings: Equatable, Sendable {
     var connectionsMax = 1024
     /// A connection that sent nothing for so long is closed.
     var idleTimeout: TimeSpan?
+    /// How long a request may take to arrive; more for what has come, see `requestBytesPerSecondMin`.
+    var requestTimeout = TimeSpan.seconds(10)
+    /// A request is given another second for so many bytes received.
+    var requestBytesPerSecondMin = 1024
+    /// How long a socket may take nothing of its replies.
+    var sendTimeout = TimeSpan.seconds(60)
+    /// Whether other machines may connect although nothing keeps strangers out.
+    var allowsInsecure = false
     /// Largest value that clients may store, in bytes.
     var entryBytesMax = 64 << 20
     /// Whether the `shutdown` command works.
@@ -44,12 +53,53 @@ struct Settings: Equatable, Sendable {
     /// The user to become when started as root.
     var user: String?
 
+    var access = Access()
+    var tls = TLS()
     var memory = Memory()
     var disk = Disk()
     var timeToLive = TimeToLive()
     var logLevel = LogLevel.notice
     /// Requests that take so long are kept in the slow log.
     var slowThreshold = TimeSpan(milliseconds: 20)
+
+    /// Who may use the server.
+    struct Access: Equatable, Sendable {
+        /// The file of accounts; nil: whoever can connect.
+        var accountFile: String?
+        /// How long a client may take to authenticate itself.
+        var loginTimeout = TimeSpan.seconds(10)
+    }
+
+    /// Encryption of TCP connections.
+    struct TLS: Equatable, Sendable {
+        /// The certificate chain, a PEM file.
+        ///
+        /// Nil: connections are not encrypted.
+        var certificate: String?
+        /// The private key, a PEM file; nil: in the file of the certificate.
+        var key: String?
+        /// The authorities of clients' certificates, a PEM file; nil: clients are not asked for one.
+        var clientAuthorities: String?
+        /// Whether clients need a certificate, where they are asked for one.
+        var clientCertificates = ClientCertificates.required
+        /// The oldest protocol.
+        var oldest = TLSVersion.v12
+        /// How long a handshake may take.
+        var handshakeTimeout = TimeSpan.seconds(5)
+        /// memcached's -Z was given.
+        var isDemanded = false
+
+        /// Whether TCP connections are encrypted.
+        var isOn: Bool { certificate != nil }
+
+        /// memcached's number: 0 none, 1 optional, 2 required.
+        var verifyMode: UInt64 { clientAuthorities == nil ? 0 : clientCertificates == .optional ? 1 : 2 }
+    }
+
+    /// Whether clients need a certificate.
+    enum ClientCertificates: String, CaseIterable, Sendable {
+        case required, optional
+    }
 
     /// The memory tier.
     struct Memory: Equatable, Sendable {
@@ -78,6 +128,12 @@ struct Settings: Equatable, Sendable {
         var freeBytesMin: Int?
         /// Values up to so many bytes stand in the index, larger ones in files of their own.
         var inlineBytesMax = 20 << 10
+        /// When entries are written.
+        var write = DiskWriteMode.through
+        /// Which entries are written.
+        var admission = DiskAdmission.all
+        /// Bytes of entries that may be written in a day.
+        var writeBudget: Int?
         var durability = Durability.process
         var afterPowerLoss = PowerLossPolicy.discard
         /// Size of the journal file, in bytes.
@@ -104,8 +160,13 @@ struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
     var host: String
     /// 0 asks the kernel for any free port.
     var port: Int
+    /// Not encrypted, whatever the settings say: memcached's `notls:`.
+    var isPlain = false
 
-    var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    var description: String { (isPlain ? "notls:" : "") + address }
+
+    /// Host and port.
+    private var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
 /// Where administrators are served over HTTP.

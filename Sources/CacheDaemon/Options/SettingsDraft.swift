@@ -2,6 +2,7 @@
 //
 // Every value remembers where it came from, so that a rule that two options break together can name the place.
 
+import CacheEngine
 import ConfigFile
 import Glibc
 import Primitives
@@ -105,6 +106,7 @@ struct SettingsDraft: Sendable {
         if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
             blame(["ttl.default", "ttl.max"], "ttl.default (\(standard)) exceeds ttl.max (\(max))")
         }
+        resolveExposure()
         return problems.isEmpty ? settings : nil
     }
 
@@ -116,10 +118,14 @@ struct SettingsDraft: Sendable {
                 blame(["listen", "port"], "port is 0, so every listen address must name its own")
             }
             let addresses = listen.isEmpty ? settings.listen.map { WrittenAddress(host: $0.host) } : listen
-            settings.listen = addresses.map { ListenAddress(host: $0.host, port: $0.port ?? settings.port) }
+            settings.listen = addresses.map {
+                ListenAddress(host: $0.host, port: $0.port ?? settings.port, isPlain: $0.isPlain)
+            }
         }
         var seen: Set<ListenAddress> = []
-        for address in settings.listen where address.port != 0 && !seen.insert(address).inserted {
+        for address in settings.listen {
+            let bound = ListenAddress(host: address.host, port: address.port)
+            guard address.port != 0, !seen.insert(bound).inserted else { continue }
             blame(["listen"], "\(address) is listed twice")
         }
         if settings.listen.isEmpty, settings.unixPath == nil {
@@ -158,6 +164,19 @@ struct SettingsDraft: Sendable {
         return unsafe String(cString: real)
     }
 
+    /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
+    private mutating func resolveExposure() {
+        guard problems.isEmpty else { return }
+        if settings.tls.isDemanded, !settings.tls.isOn {
+            return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
+        }
+        guard let first = settings.exposedAddresses.first else { return }
+        blame(
+            ["listen"],
+            "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
+                + "the network is trusted")
+    }
+
     /// Sizes that depend on each other: defaults give way, what was set is held to.
     private mutating func resolveSizes() {
         // Without a disk tier, memory is the only place for values that the operator asked to take.
@@ -173,6 +192,13 @@ struct SettingsDraft: Sendable {
             }
         }
         guard settings.disk.isEnabled else { return }
+        let disk = settings.disk
+        if disk.durability == .always, disk.write != .through || disk.admission != .all || disk.writeBudget != nil {
+            blame(
+                ["disk.write", "disk.admission", "disk.write_budget"],
+                "disk.durability always writes every entry at once: disk.write, disk.admission and disk.write_budget "
+                    + "must have their defaults")
+        }
         if origins["disk.journal"] == nil {
             settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 8)
         } else if settings.disk.journalBytes > settings.disk.bytesMax / 8 {

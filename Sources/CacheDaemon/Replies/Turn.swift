@@ -13,7 +13,7 @@ struct Turn: ~Copyable {
     let service: Service
     let counters: Counters
     /// Where the engine's answers go.
-    let completions: any CompletionQueue & ConnectionWaker
+    let completions: any CompletionQueue & ConnectionWaker & LoginReceiver
     /// Whether replies to changes wait until these are durable.
     let waitsForCommit: Bool
     /// Whether every request is logged.
@@ -40,7 +40,9 @@ struct Turn: ~Copyable {
     /// Empty between turns.
     var output = Output()
 
-    init(service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker) {
+    init(
+        service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker & LoginReceiver
+    ) {
         cache = service.cache
         self.service = service
         self.counters = counters

@@ -1,8 +1,8 @@
 // Listening sockets that the service manager opened and hands over: descriptors from 3 on, as sd_listen_fds(3) says.
 //
 // The manager keeps its copies, so a client that connects while the daemon restarts waits in the kernel's queue and is
-// refused by nobody. A socket named `admin` (FileDescriptorName=) is the admin port; all others are for clients. What is
-// handed over replaces `listen`, `unix` or `admin`.
+// refused by nobody. A socket named `admin` (FileDescriptorName=) is the admin port; all others are for clients. What
+// is handed over replaces `listen`, `unix` or `admin`.
 
 import Glibc
 import Primitives
@@ -42,6 +42,8 @@ struct InheritedSockets: Sendable {
             throw ListenError(name, "fcntl", errno)
         }
         let bound = PeerAddress.local(fd)
-        return ListeningSocket(fd: fd, address: "\(bound)", port: bound.portNumber)
+        // As for sockets of our own: what does not leave the machine is not encrypted.
+        let isPlain = bound.portNumber == nil
+        return ListeningSocket(fd: fd, address: "\(bound)", port: bound.portNumber, isPlain: isPlain)
     }
 }

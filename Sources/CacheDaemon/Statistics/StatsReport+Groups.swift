@@ -3,6 +3,7 @@
 import CacheEngine
 import Primitives
 import Protocol
+import TLS
 
 extension StatsReport {
     // MARK: settings
@@ -31,13 +32,17 @@ extension StatsReport {
         reply.appendStatistic("tcp_backlog", UInt64(ListeningSocket.backlog))
         reply.appendStatistic("binding_protocol", "ascii")
         reply.appendStatistic("auth_enabled_sasl", "no")
-        reply.appendStatistic("auth_enabled_ascii", "no")
+        reply.appendStatistic("auth_enabled_ascii", settings.access.accountFile?.replacing(" ", with: "%20") ?? "no")
         reply.appendStatistic("item_size_max", UInt64(settings.entryBytesMax))
         reply.appendStatistic("maxconns_fast", "yes")
         appendCrawlerSettings(service, &reply)
         reply.appendStatistic("flush_enabled", Self.word(settings.allowsFlush))
         reply.appendStatistic("dump_enabled", Self.word(settings.allowsDumps))
         reply.appendStatistic("client_flags_size", 4)
+        appendEncryptionSettings(settings, &reply)
+        reply.appendStatistic("request_timeout", UInt64(settings.requestTimeout.milliseconds / 1000))
+        reply.appendStatistic("request_rate_min", UInt64(settings.requestBytesPerSecondMin))
+        reply.appendStatistic("send_timeout", UInt64(settings.sendTimeout.milliseconds / 1000))
         reply.appendStatistic("idle_timeout", UInt64((settings.idleTimeout?.milliseconds ?? 0) / 1000))
         reply.appendStatistic("watcher_logbuf_size", UInt64(WatchHub.ringBytesMax))
         reply.appendStatistic("track_sizes", "no")
@@ -46,6 +51,19 @@ extension StatsReport {
         reply.appendStatistic("disk_dir", settings.disk.directory.replacing(" ", with: "%20"))
         reply.appendStatistic("disk_limit", UInt64(settings.disk.bytesMax))
         reply.appendStatistic("disk_durability", settings.disk.durability.rawValue)
+        reply.appendStatistic("disk_write", settings.disk.write.rawValue)
+        reply.appendStatistic("disk_admission", settings.disk.admission.rawValue)
+    }
+
+    /// Appends what encrypts connections, by memcached's names.
+    private func appendEncryptionSettings(_ settings: Settings, _ reply: inout ByteBuffer) {
+        reply.appendStatistic("ssl_enabled", Self.word(settings.tls.isOn))
+        guard let certificate = settings.tls.certificate else { return }
+        reply.appendStatistic("ssl_chain_cert", certificate.replacing(" ", with: "%20"))
+        reply.appendStatistic("ssl_key", (settings.tls.key ?? certificate).replacing(" ", with: "%20"))
+        reply.appendStatistic("ssl_ca_cert", settings.tls.clientAuthorities?.replacing(" ", with: "%20") ?? "NULL")
+        reply.appendStatistic("ssl_verify_mode", settings.tls.verifyMode)
+        reply.appendStatistic("ssl_min_version", "TLSv\(settings.tls.oldest.rawValue)")
     }
 
     /// There is one LRU list: its segments take no share of the memory, and nothing moves between size classes.

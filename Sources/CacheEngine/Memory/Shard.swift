@@ -80,6 +80,11 @@ struct Shard: ~Copyable {
 
     var entries: Int { table.count }
 
+    /// Who brings evicted entries to disk; nil: they are there already, or have to go.
+    var demoter: Demoter?
+    /// Keys that were seen lately; nil if nobody asks.
+    var seen: SeenKeys?
+
     private let release: DeferredRelease
 
     init(limits: ShardLimits, release: DeferredRelease) {
@@ -111,6 +116,13 @@ struct Shard: ~Copyable {
         } else {
             garbage.add(block)
         }
+    }
+
+    /// Takes an evicted block out, without pins, for its new owner.
+    mutating func detach(evicted block: EntryBlock) {
+        table.remove(block)
+        detach(block)
+        bytes &-= block.accountedBytes
     }
 
     /// Makes `block` the most recently used entry.
@@ -170,6 +182,12 @@ struct Shard: ~Copyable {
     @inline(__always)
     func mayBeOnDisk(_ hash: UInt64) -> Bool { filter?.mayContain(hash) ?? true }
 
+    /// Whether the key was seen before, or may be on disk; notes it.
+    mutating func isKnown(_ hash: UInt64) -> Bool {
+        let isSeen = seen?.insert(hash) ?? true
+        return isSeen || filter?.mayContain(hash) ?? false || pending.find(hash)?.kind == .entry
+    }
+
     mutating func installFilter(_ filter: consuming ResidencyFilter?) { self.filter = filter }
 
     mutating func changeFilter(_ body: (inout ResidencyFilter) -> Void) {
@@ -222,6 +240,7 @@ struct Shard: ~Copyable {
         counters.lastEvictionIdle = Int(now.bootSeconds) - Int(victim.accessed)
         noteAccess(victim)
         log.record(.evicted, victim)
+        if let demoter, demoter.takes(victim, &self, now: now) { return }
         unlink(victim, into: &garbage)
     }
 
