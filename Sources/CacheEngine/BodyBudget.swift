@@ -1,8 +1,8 @@
 // Values that are on their way in: what their drafts hold is outside the memory tier's limit, and bounded here.
 //
 // A draft takes its bytes out of the budget when it is made and gives them back when it is stored or dropped. Who would
-// exceed the budget is told to wait, and is woken when bytes come back; nobody is refused. One value larger than all of it
-// may pass alone. Small values are not counted: they come and go within one turn of an event loop. Any thread.
+// exceed the budget is told to wait, and is woken when bytes come back; nobody is refused. One value larger than all of
+// it may pass alone. Small values are not counted: they come and go within one turn of an event loop. Any thread.
 
 import Primitives
 import Synchronization

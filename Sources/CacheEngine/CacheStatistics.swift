@@ -50,6 +50,9 @@ public struct CacheStatistics: Sendable, Equatable {
     public var bodyWaits = 0
     /// The disk tier; nil without one.
     public var disk: DiskStatistics?
+
+    /// Nothing held, nothing done.
+    public init() {}
 }
 
 /// What a disk tier holds and has done.
@@ -118,6 +121,9 @@ public struct DiskStatistics: Sendable, Equatable {
     public var quarantines = 0
     /// The last error, in words.
     public var lastError: String?
+
+    /// Nothing held, nothing done.
+    public init() {}
 }
 
 extension Cache {

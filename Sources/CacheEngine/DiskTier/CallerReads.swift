@@ -1,9 +1,9 @@
 // Disk jobs of a blocking caller on the caller's own thread: no hand-over, no sleep, four times the reads per second.
 //
-// The permits of `DiskTier` bound all jobs at a time, whoever does them: a reader thread takes one for each job, a caller
-// only one that is free at once. A stop takes all of them before it lets the directory go, so no caller's read outlives
-// it. Connections are kept for the next caller, but not over a change of the store: who degrades the tier closes the idle
-// ones, and one in use is closed by its user. Any thread that may wait.
+// The permits of `DiskTier` bound all jobs at a time, whoever does them: a reader thread takes one for each job, a
+// caller only one that is free at once. A stop takes all of them before it lets the directory go, so no caller's read
+// outlives it. Connections are kept for the next caller, but not over a change of the store: who degrades the tier
+// closes the idle ones, and one in use is closed by its user. Any thread that may wait.
 
 import Primitives
 
