@@ -99,6 +99,8 @@ public struct DiskStatistics: Sendable, Equatable {
     public var notAdmittedByBudget = 0
     /// The same, because the journal or the way to it was full.
     public var notAdmittedForRoom = 0
+    /// Access times brought to the index, so that trims know what was used.
+    public var recencyWrites = 0
     /// Bytes handed to the file system: journal, index, log and value files.
     public var deviceBytes = 0
     /// Bytes of the values deleted to make room.
@@ -214,6 +216,7 @@ extension DiskTier {
         statistics.notAdmittedByPolicy = admission.notAdmittedByPolicy
         statistics.notAdmittedByBudget = admission.notAdmittedByBudget
         statistics.notAdmittedForRoom = admission.notAdmittedForRoom
+        statistics.recencyWrites = counters[.recencyWrites]
         statistics.deviceBytes = counters[.deviceBytes] + journal.appendedBytes
         return statistics
     }

@@ -30,6 +30,7 @@ struct ConformanceTests {
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["maintenance"],
+            ["churn"],
             ["tiers"],
             ["restart", "--entries", "200000"],
             ["crash", "--kills", "25"],

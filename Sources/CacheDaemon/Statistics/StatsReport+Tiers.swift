@@ -57,6 +57,7 @@ extension StatsReport {
         reply.appendStatistic("disk_not_admitted_policy", UInt64(disk.notAdmittedByPolicy))
         reply.appendStatistic("disk_not_admitted_budget", UInt64(disk.notAdmittedByBudget))
         reply.appendStatistic("disk_not_admitted_room", UInt64(disk.notAdmittedForRoom))
+        reply.appendStatistic("disk_recency_writes", UInt64(disk.recencyWrites))
         reply.appendStatistic("disk_device_bytes", UInt64(disk.deviceBytes))
         reply.appendStatistic("disk_quarantines", UInt64(disk.quarantines))
         if let error = disk.lastError { reply.appendStatistic("disk_last_error", Self.oneWord(error)) }
@@ -100,6 +101,7 @@ extension CacheStatistics {
             rest.disk?.notAdmittedByPolicy = disk.notAdmittedByPolicy - before.notAdmittedByPolicy
             rest.disk?.notAdmittedByBudget = disk.notAdmittedByBudget - before.notAdmittedByBudget
             rest.disk?.notAdmittedForRoom = disk.notAdmittedForRoom - before.notAdmittedForRoom
+            rest.disk?.recencyWrites = disk.recencyWrites - before.recencyWrites
             rest.disk?.deviceBytes = disk.deviceBytes - before.deviceBytes
         }
         return rest

@@ -410,7 +410,7 @@ final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
         case quarantines, orphansRemoved
-        case readBytes, writtenBytes, evictedBytes, deviceBytes
+        case readBytes, writtenBytes, evictedBytes, deviceBytes, recencyWrites
     }
 
     private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)
