@@ -13,7 +13,7 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench lint format install clean help
+.PHONY: run build test bench torture lint format install clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -32,6 +32,12 @@ test: ## run every test, installing what they need; ends with their count
 bench: build ## measure against memcached on this machine; options in ARGS, as in make bench ARGS=--short
 	Scripts/install-dependencies test
 	Benchmarks/bench $(ARGS)
+
+torture: ## inject every fault of docs/RELIABILITY.md: an hour, as root; options in ARGS, as in ARGS=--short
+	Scripts/install-dependencies torture
+	for program in cache-daemon StoreDamage; do $(SWIFT) build $(RELEASE) --product $$program || exit 1; done
+	$(SWIFT) build --product cache-daemon
+	Tests/Torture/run $(ARGS)
 
 lint: ## check layout, doc comments and script syntax
 	Scripts/lint

@@ -34,6 +34,7 @@ enum Program {
 
     private static func serve(_ settings: Settings, _ arguments: [String]) -> Int32 {
         ProcessSetup.prepare()
+        ProcessSetup.limitCoreFiles(areWanted: settings.writesCoreFiles)
         let log = Log(
             level: settings.logLevel, hasPriorities: StandardStream.environment("JOURNAL_STREAM") != nil)
         do {

@@ -9,6 +9,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Why a server did not start.
 struct StartError: Error, CustomStringConvertible {
@@ -35,6 +36,7 @@ final class Server {
     private var listeners: [Listener] = []
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
+    private var lastConnection: UInt32 = 0
     private var controlWatch: Watch?
     private var ticker: Timer?
     private var seenStopRequests = 0
@@ -56,15 +58,17 @@ final class Server {
         clock: any TimeSource = SystemClock(), readSettings: @escaping () -> Settings?
     ) throws(StartError) {
         var settings = settings
-        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
+        settings.connectionsMax = Self.fittingConnections(settings, log)
         loop = try Self.makeLoop()
         let authenticator = try Self.readAccounts(settings, clock)
+        let encryption = try Self.encryption(settings)
         let watchers = WatchHub()
         let cache = try Self.openCache(settings, log, clock, watchers)
         service = Service(
             cache: cache, settings: settings, log: log, control: control, watchers: watchers,
             authenticator: authenticator)
         authenticator?.start()
+        service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
@@ -94,12 +98,14 @@ final class Server {
         service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
-        return 0
+        return service.isCrippled ? StartError.systemStatus : 0
     }
 
     /// Lowers the connection limit to what the system's limit on descriptors allows.
-    private static func fittingConnections(_ wanted: Int, _ log: Log) -> Int {
-        let fitting = ProcessSetup.raiseDescriptorLimit(connections: wanted)
+    private static func fittingConnections(_ settings: Settings, _ log: Log) -> Int {
+        let wanted = settings.connectionsMax
+        let others = settings.threads * 4 + (settings.disk.isEnabled ? 16 + settings.disk.readers * 4 : 0)
+        let fitting = ProcessSetup.raiseDescriptorLimit(connections: wanted, others: others)
         if fitting < wanted {
             log.write(
                 .warning, "max_connections lowered",
@@ -122,6 +128,15 @@ final class Server {
         guard let path = settings.access.accountFile else { return nil }
         do throws(AuthFileError) {
             return try Authenticator(path: path, clock: clock)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
+    /// What encrypts connections, as the settings say.
+    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
+        do throws(TLSError) {
+            return try TLSContext.make(settings.tls)
         } catch {
             throw StartError(status: StartError.configurationStatus, description: "\(error)")
         }
@@ -161,9 +176,10 @@ final class Server {
 
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
         let isTCP = socket.path == nil
+        let isPlain = socket.isPlain
         return try Listener(
             loop: loop, fd: socket.fd,
-            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP) },
+            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP, isPlain: isPlain) },
             onShortage: { [unowned self] code in
                 counters.add(.listenPauses)
                 service.log.write(.warning, "accepting paused", ["errno": "\(code)"])
@@ -191,11 +207,12 @@ final class Server {
             .notice, "memory tier",
             ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])
         guard settings.disk.isEnabled else { return log.write(.notice, "disk tier", ["state": "off"]) }
+        let start = service.cache.startReport ?? ""
         log.write(
-            .notice, "disk tier",
+            start.hasPrefix("store quarantined") ? .warning : .notice, "disk tier",
             [
                 "dir": settings.disk.directory, "limit": "\(ByteSize(bytes: settings.disk.bytesMax))",
-                "durability": settings.disk.durability.rawValue, "start": service.cache.startReport ?? "",
+                "durability": settings.disk.durability.rawValue, "start": start,
             ])
     }
 
@@ -214,14 +231,16 @@ final class Server {
     // MARK: Accepting
 
     /// Deals a new connection out to a worker, or refuses it over the limit.
-    private func take(_ fd: Int32, isTCP: Bool) {
+    private func take(_ fd: Int32, isTCP: Bool, isPlain: Bool) {
         guard service.connectionCount < service.connectionsMax else { return refuse(fd) }
         if isTCP {
             ListeningSocket.set(fd, Int32(IPPROTO_TCP), TCP_NODELAY)
             ListeningSocket.set(fd, SOL_SOCKET, SO_KEEPALIVE)
         }
         counters.add(.connectionsOpened)
-        workers[nextWorker].mailbox.post(.connection(fd: fd))
+        lastConnection &+= 1
+        let tls = isPlain ? nil : service.encryptionInForce.context
+        workers[nextWorker].mailbox.post(.connection(fd: fd, id: lastConnection, tls: tls))
         nextWorker = (nextWorker + 1) % workers.count
     }
 
@@ -265,6 +284,13 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        let encryption: TLSContext?
+        do throws(TLSError) {
+            encryption = try TLSContext.make(new.tls)
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
         do throws(AuthFileError) {
             try service.authenticator?.reload()
         } catch {
@@ -274,7 +300,13 @@ final class Server {
         if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
-        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
+        // Addresses wait for a restart: those in force must not lose what protects them.
+        guard settings.exposedAddresses.isEmpty else {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "exposed": "\(settings.exposedAddresses[0])"])
+        }
+        service.encrypt(with: encryption)
+        settings.connectionsMax = Self.fittingConnections(settings, service.log)
         service.apply(settings)
         service.log.write(
             .notice, "reloaded",

@@ -380,6 +380,12 @@ public final class Cache: Sendable {
 
     func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(hash, &shard) else { return true }
+        #if DEBUG
+            if SeededBug.isActive(.deletionNotJournalled) {
+                shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: .max, position: 0))
+                return true
+            }
+        #endif
         var header = JournalHeader(kind: .deletion)
         header.hash = hash
         header.generation = generations.next()
@@ -397,6 +403,9 @@ public final class Cache: Sendable {
     /// always says everything.
     func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
+        #if DEBUG
+            if SeededBug.isActive(.touchNotJournalled) { return true }
+        #endif
         if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
         switch shard.pending.find(block.hash) {
         case .some(let write) where write.kind == .entry:

@@ -75,6 +75,7 @@ class Server:
         self.home = tempfile.mkdtemp(prefix="conformance-")
         self.log_path = os.path.join(self.home, "log")
         self.environment = dict(os.environ)
+        self.launcher = []  # what goes before the command line, such as prlimit
 
     def arguments(self, port):
         raise NotImplementedError
@@ -97,7 +98,7 @@ class Server:
         self.address = ("127.0.0.1", port)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                self.arguments(port),
+                self.launcher + self.arguments(port),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -11,13 +11,16 @@ enum LayerRules {
         "Hashing": ["CXXHash"],
         "SQLite": ["CSQLite"],
         "Libevent": ["CLibevent", "Primitives"],
+        "TLS": ["COpenSSL"],
         "ConfigFile": ["CInih"],
         "Arguments": ["CGetopt", "Primitives"],
         "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "Primitives"],
-        "CacheClient": ["Primitives"],
-        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Crypt", "Primitives"],
+        "CacheClient": ["TLS", "Primitives"],
+        "CacheDaemon": [
+            "CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives",
+        ],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]

@@ -35,6 +35,8 @@ struct ListeningSocket {
     let port: Int?
     /// The path to remove at the end, or nil.
     var path: String?
+    /// Whether its connections are not encrypted even where others are.
+    var isPlain = false
 
     // MARK: TCP
 
@@ -58,7 +60,9 @@ struct ListeningSocket {
         while let info = unsafe next {
             unsafe next = info.pointee.ai_next
             do throws(ListenError) {
-                sockets.append(try unsafe open(info.pointee, "\(address)"))
+                var socket = try unsafe open(info.pointee, "\(address)")
+                socket.isPlain = address.isPlain
+                sockets.append(socket)
             } catch {
                 // A host without IPv6 still has names with IPv6 addresses.
                 guard errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL else {
@@ -129,7 +133,7 @@ struct ListeningSocket {
         // The process's umask, 0077, made the file private; it is opened up only now.
         guard unsafe chmod(path, mode) == 0 else { throw closing(fd, path, "chmod") }
         guard listen(fd, backlog) == 0 else { throw closing(fd, path, "listen") }
-        return ListeningSocket(fd: fd, address: "unix:\(path)", port: nil, path: path)
+        return ListeningSocket(fd: fd, address: "unix:\(path)", port: nil, path: path, isPlain: true)
     }
 
     private static func removeStale(_ address: UnixAddress, _ path: String) throws(ListenError) {

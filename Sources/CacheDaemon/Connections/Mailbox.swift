@@ -6,11 +6,12 @@
 import CacheEngine
 import Libevent
 import Primitives
+import TLS
 
 /// What a worker is told.
 enum Message: Sendable {
-    /// Serve this descriptor, and own it.
-    case connection(fd: Int32)
+    /// Serve this descriptor, and own it; `tls` encrypts it, and `id` names it among all connections.
+    case connection(fd: Int32, id: UInt32, tls: TLSContext?)
     /// The engine has an answer.
     case completion(Completion)
     /// Lines wait for a connection that watches.

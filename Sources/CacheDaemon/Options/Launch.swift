@@ -22,7 +22,7 @@ enum Launch: Equatable, Sendable {
     /// What a flag stands for.
     private enum Tag: Sendable {
         case setting(OptionSpec)
-        case config, checkConfig, printConfig, verbose, udpPort, daemonize, extended, version, help
+        case config, checkConfig, printConfig, verbose, udpPort, daemonize, encrypted, extended, version, help
     }
 
     /// Reads `arguments`, which do not begin with the program's name.
@@ -93,6 +93,7 @@ enum Launch: Equatable, Sendable {
             case .daemonize:
                 let hint = "the daemon stays in the foreground; let systemd, or a shell's &, put it in the background"
                 draft.note(OptionProblem(.flag("-d"), hint))
+            case .encrypted: draft.settings.tls.isDemanded = true
             case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
             case .config, .checkConfig, .printConfig, .version, .help: break
             }
@@ -122,8 +123,11 @@ enum Launch: Equatable, Sendable {
                 [
                     Option(.udpPort, short: "U", value: "0", help: "UDP port; only 0, there is no UDP."),
                     Option(
+                        .encrypted, long: "enable-ssl", short: "Z",
+                        help: "Refuse to start without TLS, which tls.certificate turns on."),
+                    Option(
                         .extended, short: "o", value: "LIST",
-                        help: "idle_timeout=SECONDS; names that tune memcached's memory are accepted without effect."),
+                        help: "idle_timeout=SECONDS, ssl_chain_cert=FILE and the like; memory tuning has no effect."),
                     Option(.daemonize, short: "d", help: "Refused: the daemon stays in the foreground."),
                 ]))
         return OptionTable(

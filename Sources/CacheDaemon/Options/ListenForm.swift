@@ -6,6 +6,8 @@ import Glibc
 struct WrittenAddress: Equatable, Sendable {
     let host: String
     let port: Int?
+    /// memcached's `notls:` stood before it.
+    var isPlain = false
 
     /// The host with the common port.
     init(host: String) {
@@ -13,8 +15,10 @@ struct WrittenAddress: Equatable, Sendable {
         port = nil
     }
 
-    /// Reads one address.
-    init(parsing text: String) throws(ValueProblem) {
+    /// Reads one address; `notls:` before it keeps it plain where others are encrypted.
+    init(parsing written: String) throws(ValueProblem) {
+        let text = written.hasPrefix("notls:") ? String(written.dropFirst(6)) : written
+        isPlain = text != written
         let host: Substring
         var port: Substring?
         if text.hasPrefix("[") {
@@ -63,7 +67,8 @@ extension OptionForm {
     static var addresses: OptionForm {
         OptionForm(
             valueName: "HOST[:PORT]",
-            range: "HOST, HOST:PORT or [IPV6]:PORT; several with commas or on lines of their own",
+            range:
+                "HOST, HOST:PORT or [IPV6]:PORT, also notls:HOST...; several with commas or on lines of their own",
             read: { text, draft throws(ValueProblem) in
                 var addresses: [WrittenAddress] = []
                 for part in text.split(separator: ",", omittingEmptySubsequences: false) {
