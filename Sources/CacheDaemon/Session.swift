@@ -161,7 +161,12 @@ struct Session: ~Copyable {
     }
 
     /// Whether no request is under way.
-    var isBetweenRequests: Bool { if case .command = phase { true } else { false } }
+    var isBetweenRequests: Bool {
+        switch phase {
+        case .command, .login: true
+        default: false
+        }
+    }
 
     /// Says what the client may do from now on.
     mutating func hold(_ grant: AccessGrant) {
@@ -338,6 +343,7 @@ struct Session: ~Copyable {
     mutating func abandon(_ turn: borrowing Turn) {
         settle(turn)
         draft = nil
+        withdrawLogin(turn)
         endDump(turn)
         endWatch(turn)
     }
