@@ -11,6 +11,7 @@ import Testing
 final class RunningServer: Sendable {
     private struct State {
         var addresses: [String] = []
+        var adminAddresses: [String] = []
         var port: Int?
         var service: Service?
         var failure: StartError?
@@ -36,6 +37,7 @@ final class RunningServer: Sendable {
                     $0.addresses = server.addresses
                     $0.port = server.port
                     $0.service = server.service
+                    $0.adminAddresses = server.adminAddresses
                 }
                 let status = server.run()
                 state.update {
@@ -57,6 +59,7 @@ final class RunningServer: Sendable {
     var addresses: [String] { state.withLock { $0.addresses } }
     /// What the server's threads share, while it runs.
     var service: Service? { state.withLock { $0.service } }
+    var adminAddress: String { state.withLock { $0.adminAddresses.first ?? "" } }
     var port: Int { state.withLock { $0.port ?? 0 } }
 
     /// What the next reload reads.

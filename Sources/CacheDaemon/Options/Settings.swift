@@ -22,6 +22,8 @@ struct Settings: Equatable, Sendable {
     var unixPath: String?
     /// Permission bits of the Unix socket.
     var unixMode: UInt32 = 0o700
+    /// Where administrators are served over HTTP; nil: nowhere.
+    var admin: AdminAddress?
     /// Worker threads.
     var threads = 1
     /// Client connections served at a time.
@@ -34,6 +36,8 @@ struct Settings: Equatable, Sendable {
     var requestBytesPerSecondMin = 1024
     /// How long a socket may take nothing of its replies.
     var sendTimeout = TimeSpan.seconds(60)
+    /// Whether other machines may connect although nothing keeps strangers out.
+    var allowsInsecure = false
     /// Largest value that clients may store, in bytes.
     var entryBytesMax = 64 << 20
     /// Whether the `shutdown` command works.
@@ -165,6 +169,22 @@ struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
 
     /// Host and port.
     private var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}
+
+/// Where administrators are served over HTTP.
+enum AdminAddress: Equatable, Sendable, CustomStringConvertible {
+    case tcp(ListenAddress)
+    case unix(path: String)
+
+    /// The port of an address that names none.
+    static let standardPort = 11212
+
+    var description: String {
+        switch self {
+        case .tcp(let address): "\(address)"
+        case .unix(let path): "unix:\(path)"
+        }
+    }
 }
 
 /// How much is logged; each level includes the ones before it.
