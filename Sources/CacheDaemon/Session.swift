@@ -102,8 +102,10 @@ struct Session: ~Copyable {
     var waiting: WaitingChange?
     /// The store under way, while somebody watches stores.
     var observedStore: ObservedStore?
-    /// Whether the request at the front was observed already and waits to be executed again.
-    var isRepeated = false
+    /// The count of the request that was observed and waits to be executed again, which counts it once more.
+    ///
+    /// `UInt32.max`: none.
+    var unfinishedRequest = UInt32.max
     /// Why framing was lost.
     private(set) var fatal: RequestError?
     /// Counts requests, for the connection's deadlines.

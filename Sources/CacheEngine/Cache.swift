@@ -313,9 +313,9 @@ public final class Cache: Sendable {
 
     // MARK: Deadlines
 
-    /// Gives the key's entry a new deadline; with `cas`, only an entry with that id.
+    /// Gives the key's entry a new deadline; with `version`, only if it still is that version.
     public func touch(
-        _ key: Span<UInt8>, deadline: Instant, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
+        _ key: Span<UInt8>, deadline: Instant, version: EntryVersion? = nil, now: Instant, flight: Flight? = nil
     ) -> TouchOutcome {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
@@ -326,7 +326,7 @@ public final class Cache: Sendable {
                 case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
                 case .resident(let block):
-                    if let cas, cas != block.cas { return .exists }
+                    if let version, !version.isVersion(of: block) { return .exists }
                     guard unsafe setDeadline(deadline, of: block, key, &shard) else {
                         return .unresolved(.journalFull)
                     }

@@ -28,6 +28,10 @@ extension OptionSpec {
             "unix_mode", flag: "unix-mode", short: "a", .network, .permissions(\.unixMode),
             "Permission bits of the Unix socket."),
         .option(
+            "admin", flag: "admin", .network, .adminAddress, absence: "none", sample: "127.0.0.1:11212",
+            "Address of the dashboard, /metrics and the probes over HTTP.",
+            "Who reaches it can read statistics and names of keys, and change nothing. Without a port, 11212."),
+        .option(
             "threads", flag: "threads", short: "t", .network, .count(\.threads, 1...256), absence: "one per core",
             sample: "4", "Worker threads.", "Each serves its share of the connections."),
         .option(
@@ -72,6 +76,10 @@ extension OptionSpec {
             "watch_command", flag: "disable-watch", short: "W", .network,
             .toggle(\.allowsWatching, flagMeans: false), "Refuse `watch`.",
             inFile: "Whether clients may watch what others do with `watch`."),
+        .option(
+            "core_files", flag: "core-files", short: "r", .network, .toggle(\.writesCoreFiles, flagMeans: true),
+            "Let a crash leave a core file.", "It holds what clients have stored, and passwords.",
+            inFile: "Whether a crash may leave a core file."),
         .option(
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",

@@ -164,6 +164,8 @@ struct SettingsDraft: Sendable {
         return unsafe String(cString: real)
     }
 
+    /// Refuses to serve strangers unprotected, unless told so.
+    ///
     /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
     private mutating func resolveExposure() {
         guard problems.isEmpty else { return }

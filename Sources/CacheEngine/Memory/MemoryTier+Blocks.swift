@@ -173,6 +173,11 @@ extension EntryBlock {
         written = stub.written
     }
 
+    /// The entry is stored anew: nobody has read it, it is not stale, and nobody has been asked to renew it.
+    ///
+    /// Its key stays what it was: one that came as base64 may hold bytes that would break a reply.
+    func forgetHistory() { marks.formIntersection([.stub, .binaryKey]) }
+
     /// The entry is written now.
     func stamp(_ now: Instant) {
         written = now.bootSeconds
