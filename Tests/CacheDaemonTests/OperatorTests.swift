@@ -90,7 +90,7 @@ struct KeyDumpTests {
         // Time passes again and again, because the sockets' buffers are still being filled at first.
         #expect(
             eventually {
-                clock.advance(Connection.sendMilliseconds + 1000)
+                clock.advance(Settings().sendTimeout.milliseconds + 1000)
                 return first.statistics()["lru_crawler_running"] == "0"
             })
         #expect(first.statistics()["stalled_kicks"] == "1")

@@ -39,6 +39,7 @@ struct OptionCase: CustomStringConvertible, Sendable {
             $0.requestBytesPerSecondMin == 9 << 10
         },
         .init("send_timeout", ["--send-timeout", "2m"], file: "2m") { $0.sendTimeout == .seconds(120) },
+        .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
         .init("max_entry", ["-I", "2m"], file: "2 MiB") { $0.entryBytesMax == 2 << 20 },
         .init("shutdown_command", ["-A"], file: "yes") { $0.acceptsShutdownCommand },
         .init("flush_command", ["-F"], file: "no") { !$0.allowsFlush },

@@ -34,6 +34,8 @@ struct Settings: Equatable, Sendable {
     var requestBytesPerSecondMin = 1024
     /// How long a socket may take nothing of its replies.
     var sendTimeout = TimeSpan.seconds(60)
+    /// Whether other machines may connect although nothing keeps strangers out.
+    var allowsInsecure = false
     /// Largest value that clients may store, in bytes.
     var entryBytesMax = 64 << 20
     /// Whether the `shutdown` command works.

@@ -172,7 +172,7 @@ struct SettingsDraft: Sendable {
         if settings.tls.isDemanded, !settings.tls.isOn {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
-        guard let open = settings.exposedAddresses.first else { return }
+        guard let first = settings.exposedAddresses.first else { return }
         blame(
             ["listen"],
             "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
