@@ -78,6 +78,7 @@ install: build ## install programs, sample configuration and service unit below 
 		$(DESTDIR)$(PREFIX)/share/doc/cache-daemon/
 	sed 's|/usr/bin/|$(PREFIX)/bin/|; s|/usr/share/|$(PREFIX)/share/|' systemd/cache-daemon.service \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
+	install -m 644 systemd/cache-daemon.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
 
 clean: ## delete everything that was built
 	rm -rf .build

@@ -43,7 +43,7 @@ let package = Package(
     ],
     targets: [
         // C libraries from Debian, one module each.
-        .target(name: "CLibevent", linkerSettings: [.linkedLibrary("event_core")]),
+        .target(name: "CLibevent", linkerSettings: [.linkedLibrary("event_core"), .linkedLibrary("event_extra")]),
         .target(name: "COpenSSL", linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),

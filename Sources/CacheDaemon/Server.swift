@@ -37,12 +37,23 @@ final class Server {
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
     private var lastConnection: UInt32 = 0
+    private var adminSockets: [ListeningSocket] = []
+    private var admin: AdminThread?
+    /// Whether the admin thread has not taken its sockets over yet.
+    private var ownsAdminSockets = true
     private var controlWatch: Watch?
     private var ticker: Timer?
+    private let notifier: Notifier
+    private var lastStatus = ""
+    private var watchdog: Timer?
+    /// Answers of workers that are due before the manager hears that the daemon lives.
+    private var pongsDue = 0
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
     var addresses: [String] { sockets.map(\.address) }
+    /// Addresses that administrators are served on.
+    var adminAddresses: [String] { adminSockets.map(\.address) }
     /// The port of the first TCP listener.
     var port: Int? { sockets.lazy.compactMap(\.port).first }
 
@@ -55,7 +66,8 @@ final class Server {
     ///   - readSettings: Reads the settings again, for a reload; nil when they are wrong, which it has reported.
     init(
         _ settings: Settings, log: Log, control: ServerControl, handlesSignals: Bool,
-        clock: any TimeSource = SystemClock(), readSettings: @escaping () -> Settings?
+        clock: any TimeSource = SystemClock(), notifier: Notifier = .none,
+        inherited: InheritedSockets = InheritedSockets(), readSettings: @escaping () -> Settings?
     ) throws(StartError) {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings, log)
@@ -71,8 +83,10 @@ final class Server {
         service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
+        self.notifier = notifier
         do {
-            sockets = try Self.listen(settings)
+            sockets = inherited.clients.isEmpty ? try Self.listen(settings) : inherited.clients
+            adminSockets = inherited.admin.isEmpty ? try Self.listenForAdministrators(settings) : inherited.admin
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
             ticker = Timer(loop: loop) { [unowned self] in tick() }
@@ -80,12 +94,19 @@ final class Server {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
             for socket in sockets { listeners.append(try accept(socket)) }
+            if !adminSockets.isEmpty {
+                let descriptors = adminSockets.map(\.fd)
+                ownsAdminSockets = false
+                admin = try AdminThread.start(descriptors, service)
+            }
         } catch {
             abandonStart()
             throw StartError(status: StartError.systemStatus, description: "\(error)")
         }
         announce(settings)
         tick()
+        startWatchdog()
+        notifier.ready(status)
     }
 
     /// Serves until stopped; returns the exit status.
@@ -95,6 +116,7 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        endAdmin()
         service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
@@ -174,8 +196,26 @@ final class Server {
         return sockets
     }
 
+    private static func listenForAdministrators(_ settings: Settings) throws(ListenError) -> [ListeningSocket] {
+        switch settings.admin {
+        case nil: []
+        case .tcp(let address): try ListeningSocket.open(address)
+        case .unix(let path): [try ListeningSocket.open(path: path, mode: settings.unixMode)]
+        }
+    }
+
+    private func endAdmin() {
+        admin?.end()
+        admin = nil
+        for socket in adminSockets {
+            if ownsAdminSockets { close(socket.fd) }
+            if let path = socket.path { unsafe unlink(path) }
+        }
+        adminSockets = []
+    }
+
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
-        let isTCP = socket.path == nil
+        let isTCP = socket.port != nil
         let isPlain = socket.isPlain
         return try Listener(
             loop: loop, fd: socket.fd,
@@ -190,6 +230,7 @@ final class Server {
     private func abandonStart() {
         for socket in sockets.dropFirst(listeners.count) { close(socket.fd) }
         stopListening()
+        endAdmin()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
         service.authenticator?.stop()
@@ -203,6 +244,7 @@ final class Server {
             log.write(.notice, "without effect", ["options": names])
         }
         for socket in sockets { log.write(.notice, "listening", ["address": socket.address]) }
+        for socket in adminSockets { log.write(.notice, "admin port", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",
             ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])
@@ -221,10 +263,43 @@ final class Server {
     /// What is done once a second.
     private func tick() {
         service.history.addSample(service)
+        if notifier.isOn, seenStopRequests == 0, status != lastStatus {
+            lastStatus = status
+            notifier.status(lastStatus)
+        }
         do throws(EventLoopError) {
             try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
         } catch {
             service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
+        }
+    }
+
+    /// What `systemctl status` shows.
+    private var status: String {
+        let engine = service.cache.statistics()
+        var text = "serving \(max(0, service.connectionCount)) clients; "
+        text += "memory \(ByteSize(bytes: engine.memoryBytes).approximate), \(engine.memoryEntries) entries; "
+        guard let disk = engine.disk else { return text + "no disk tier" }
+        return text + "disk \(disk.state), \(ByteSize(bytes: disk.allocatedBytes).approximate), \(disk.entries) entries"
+    }
+
+    /// Tells the service manager that the daemon lives, as long as every worker answers.
+    private func startWatchdog() {
+        guard let period = notifier.watchdogMilliseconds else { return }
+        watchdog = Timer(loop: loop) { [unowned self] in beat(period) }
+        beat(period)
+    }
+
+    private func beat(_ period: Int64) {
+        if service.pongs.load(ordering: .relaxed) >= pongsDue, seenStopRequests == 0 {
+            notifier.alive()
+            pongsDue += workers.count
+            for worker in workers { worker.mailbox.post(.ping) }
+        }
+        do throws(EventLoopError) {
+            try watchdog?.set(afterMilliseconds: max(1, period / 3))
+        } catch {
+            service.log.write(.warning, "no timer for the watchdog", ["reason": "\(error)"])
         }
     }
 
@@ -263,6 +338,7 @@ final class Server {
         let requests = service.control.stopRequests
         if requests > 0, seenStopRequests == 0 {
             service.log.write(.notice, "stopping")
+            notifier.stopping()
             stopListening()
             for worker in workers { worker.mailbox.post(.drain) }
         }
@@ -270,7 +346,11 @@ final class Server {
             for worker in workers { worker.mailbox.post(.stop) }
         }
         seenStopRequests = requests
-        if service.control.takeReload() { reload() }
+        if service.control.takeReload() {
+            notifier.reloading(microseconds: SystemClock.monotonicMicroseconds())
+            reload()
+            notifier.ready(status)
+        }
     }
 
     private func stopListening() {

@@ -60,6 +60,8 @@ final class Service: Sendable {
     let workersEnded = Atomic<Int>(0)
     /// Whether one of them ended because the system refused what it needs.
     private let hasFailedWorkers = Atomic<Bool>(false)
+    /// Answers of workers to pings.
+    let pongs = Atomic<Int>(0)
 
     private struct Tally {
         var threads: [Counters] = []

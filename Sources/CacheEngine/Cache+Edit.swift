@@ -64,6 +64,8 @@ public struct EntryEdit {
     public var hasBinaryKey: Bool
     /// Whether this counts as a read: recency, read mark and statistics.
     public var isRead = true
+    /// Whether the caller had to wait for the disk: then a read counts as a hit of the disk tier.
+    public var hasWaited = false
     /// What happens to the entry.
     public var action = Action.keep
 
@@ -171,7 +173,7 @@ extension Cache {
         case .keep, .vivify:
             guard !edit.changesMetadata || change(block, edit, &shard) else { return .unresolved(.journalFull) }
             if edit.isRead {
-                if !block.isStub { shard.counters.memoryHits += 1 }
+                if !block.isStub { shard.counters.countHit(isOfDisk: edit.hasWaited) }
                 shard.bump(block, now: edit.now)
             }
         case .delete:

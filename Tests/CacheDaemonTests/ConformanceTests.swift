@@ -27,6 +27,8 @@ struct ConformanceTests {
             ["soak", "--seconds", "20"],
             ["operator"],
             ["operator-tools"],
+            ["admin"],
+            ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["tiers"],

@@ -31,6 +31,9 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("port", ["-p", "5"], file: "5") { $0.listen.map(\.description) == ["127.0.0.1:5"] },
         .init("unix", ["-s", "/tmp/s"], file: "/tmp/s") { $0.unixPath == "/tmp/s" && $0.listen.isEmpty },
         .init("unix_mode", ["-a", "770"], file: "0770") { $0.unixMode == 0o770 },
+        .init("admin", ["--admin", "localhost"], file: "localhost:11212") {
+            $0.admin == .tcp(ListenAddress(host: "localhost", port: 11212))
+        },
         .init("threads", ["-t", "7"], file: "7") { $0.threads == 7 },
         .init("max_connections", ["-c", "9"], file: "9") { $0.connectionsMax == 9 },
         .init("idle_timeout", ["--idle-timeout", "5m"], file: "5m") { $0.idleTimeout == .seconds(300) },

@@ -109,6 +109,13 @@ struct ListeningSocket {
         _ = unsafe setsockopt(fd, level, option, &one, socklen_t(MemoryLayout<Int32>.size))
     }
 
+    /// The value of a socket option of SOL_SOCKET; -1 if `fd` is no socket.
+    static func option(_ fd: Int32, _ option: Int32) -> Int32 {
+        var value: Int32 = -1
+        var size = socklen_t(MemoryLayout<Int32>.size)
+        return unsafe getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1
+    }
+
     // MARK: Unix
 
     /// Listens on a Unix socket with the permission bits `mode`.
@@ -147,31 +154,5 @@ struct ListeningSocket {
         if unsafe address.call(probe, connect) == 0 { throw ListenError(path, "another process listens there") }
         guard errno == ECONNREFUSED else { throw ListenError(path, "connect", errno) }
         guard unsafe unlink(path) == 0 else { throw ListenError(path, "unlink", errno) }
-    }
-}
-
-/// The address of a Unix socket.
-@safe
-private struct UnixAddress {
-    private var raw = sockaddr_un()
-
-    /// The address of a path; nil if it does not fit.
-    init?(_ path: String) {
-        raw.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.utf8)
-        let capacity = MemoryLayout.size(ofValue: raw.sun_path)
-        guard !bytes.isEmpty, bytes.count < capacity else { return nil }
-        // SAFETY: one byte less than the array is copied; the rest stays zero.
-        unsafe withUnsafeMutableBytes(of: &raw.sun_path) { unsafe $0.copyBytes(from: bytes) }
-    }
-
-    /// Calls bind(2) or connect(2) with the address.
-    func call(_ fd: Int32, _ function: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
-        // SAFETY: the pointer is used only during the call, with the size of what it points to.
-        unsafe withUnsafePointer(to: raw) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe function(fd, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-            }
-        }
     }
 }

@@ -16,6 +16,8 @@ enum Message: Sendable {
     case completion(Completion)
     /// Lines wait for a connection that watches.
     case linesReady(connection: UInt32)
+    /// Say that you live.
+    case ping
     /// The authenticator has an answer for a connection.
     case verdict(LoginVerdict, connection: UInt32)
     /// The file of accounts was read again.

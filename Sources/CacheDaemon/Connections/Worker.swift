@@ -7,6 +7,7 @@ import Glibc
 import Libevent
 import Primitives
 import Protocol
+import Synchronization
 import TLS
 
 /// The other threads' handle on a worker.
@@ -169,6 +170,7 @@ final class Worker {
             case .connection(let fd, let id, let tls): open(fd, id, tls)
             case .completion(let completion): deliver(completion)
             case .linesReady(let connection): connections[connection]?.linesReady()
+            case .ping: service.pongs.add(1, ordering: .relaxed)
             case .verdict(let verdict, let connection): connections[connection]?.take(verdict)
             case .accountsChanged: for connection in Array(connections.values) { connection.renewGrant() }
             case .drain: drain()

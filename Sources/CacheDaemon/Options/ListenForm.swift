@@ -63,6 +63,22 @@ struct WrittenAddress: Equatable, Sendable {
 }
 
 extension OptionForm {
+    /// The address of the admin port.
+    static var adminAddress: OptionForm {
+        OptionForm(
+            valueName: "ADDRESS", range: "HOST, HOST:PORT, [IPV6]:PORT or unix:PATH",
+            read: { text, draft throws(ValueProblem) in
+                if text.hasPrefix("unix:") {
+                    let path = try self.text(String(text.dropFirst(5)), bytesMax: 107)
+                    draft.settings.admin = .unix(path: path)
+                } else {
+                    let written = try WrittenAddress(parsing: text)
+                    let port = written.port ?? AdminAddress.standardPort
+                    draft.settings.admin = .tcp(ListenAddress(host: written.host, port: port))
+                }
+            }, show: { $0.admin.map { [$0.description] } ?? [] }, copy: { $1.admin = $0.admin })
+    }
+
     /// Addresses to listen on.
     static var addresses: OptionForm {
         OptionForm(

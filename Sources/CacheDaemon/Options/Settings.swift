@@ -22,6 +22,8 @@ struct Settings: Equatable, Sendable {
     var unixPath: String?
     /// Permission bits of the Unix socket.
     var unixMode: UInt32 = 0o700
+    /// Where administrators are served over HTTP; nil: nowhere.
+    var admin: AdminAddress?
     /// Worker threads.
     var threads = 1
     /// Client connections served at a time.
@@ -167,6 +169,22 @@ struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
 
     /// Host and port.
     private var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}
+
+/// Where administrators are served over HTTP.
+enum AdminAddress: Equatable, Sendable, CustomStringConvertible {
+    case tcp(ListenAddress)
+    case unix(path: String)
+
+    /// The port of an address that names none.
+    static let standardPort = 11212
+
+    var description: String {
+        switch self {
+        case .tcp(let address): "\(address)"
+        case .unix(let path): "unix:\(path)"
+        }
+    }
 }
 
 /// How much is logged; each level includes the ones before it.
