@@ -21,6 +21,8 @@ struct ConformanceTests {
             ["documents"],
             ["wire"],
             ["tls"],
+            ["cves"],
+            ["process"],
             ["hostile"],
             ["soak", "--seconds", "20"],
             ["operator"],
