@@ -28,6 +28,7 @@ struct ConformanceTests {
             ["operator"],
             ["operator-tools"],
             ["admin"],
+            ["stats"],
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
