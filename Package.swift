@@ -50,6 +50,7 @@ let package = Package(
         // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
         .systemLibrary(name: "CGetopt"),
         .systemLibrary(name: "CEpoll"),
+        .systemLibrary(name: "CMalloc"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -61,7 +62,7 @@ let package = Package(
 
         // The product.
         layer("Protocol", ["Primitives"]),
-        layer("CacheEngine", ["SQLite", "Hashing", "Primitives"]),
+        layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
         layer("CacheClient", ["Primitives"]),
         program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),

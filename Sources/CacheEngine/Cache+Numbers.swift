@@ -46,8 +46,8 @@ extension Cache {
                     fresh.free()
                     return .unresolved(.journalFull)
                 }
-                install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
-                body(unsafe EntryView(block: fresh, shard: reference))
+                let block = install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
+                body(unsafe EntryView(block: block, shard: reference))
                 return .value(result)
             }
             garbage.free()

@@ -59,8 +59,7 @@ extension Cache {
             joined.free()
             return .unresolved(.journalFull)
         }
-        install(joined, insteadOf: present, &shard, now: now, garbage: &garbage)
-        return .stored(cas: joined.cas)
+        return .stored(cas: install(joined, insteadOf: present, &shard, now: now, garbage: &garbage).cas)
     }
 
     private func joinInFile(

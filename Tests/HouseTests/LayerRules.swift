@@ -14,7 +14,7 @@ enum LayerRules {
         "ConfigFile": ["CInih"],
         "Arguments": ["CGetopt", "Primitives"],
         "Protocol": ["Primitives"],
-        "CacheEngine": ["SQLite", "Hashing", "Primitives"],
+        "CacheEngine": ["SQLite", "Hashing", "CMalloc", "Primitives"],
         "CacheClient": ["Primitives"],
         "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],

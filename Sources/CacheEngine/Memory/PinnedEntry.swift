@@ -77,11 +77,11 @@ public final class PinnedEntry: Sendable {
 
     deinit {
         guard let shard else { return block.free() }
-        let block = block
-        let isLast = shard.withLock { _ in
+        var garbage = Garbage()
+        shard.withLock { [block] shard in
             block.pins -= 1
-            return block.pins == 0 && block.marks.contains(.unlinked)
+            if block.pins == 0, block.marks.contains(.unlinked) { shard.free(block, into: &garbage) }
         }
-        if isLast { block.free() }
+        garbage.free()
     }
 }
