@@ -39,6 +39,7 @@ let package = Package(
         .executable(name: "cache-daemon", targets: ["CacheDaemon"]),
         .executable(name: "cache-stats", targets: ["CacheStats"]),
         .executable(name: "cache-bench", targets: ["CacheBench"]),
+        .executable(name: "engine-bench", targets: ["EngineBench"]),
         .library(name: "CacheEngine", targets: ["CacheEngine"]),
     ],
     targets: [
@@ -47,6 +48,7 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
+        .systemLibrary(name: "CCrypt", providers: [.apt(["libcrypt-dev"])]),
         // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
         .systemLibrary(name: "CGetopt"),
         .systemLibrary(name: "CEpoll"),
@@ -59,14 +61,18 @@ let package = Package(
         layer("Libevent", ["CLibevent", "Primitives"]),
         layer("ConfigFile", ["CInih"]),
         layer("Arguments", ["CGetopt", "Primitives"]),
+        layer("Crypt", ["CCrypt"]),
 
         // The product.
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
         layer("CacheClient", ["Primitives"]),
-        program("CacheDaemon", ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"]),
+        program(
+            "CacheDaemon",
+            ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Crypt", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
+        program("EngineBench", ["CacheEngine", "Primitives"]),
         .executableTarget(
             name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache",
             swiftSettings: strict),
@@ -79,7 +85,9 @@ let package = Package(
         tests("SQLiteTests", ["SQLite"]),
         tests("LibeventTests", ["Libevent", "Primitives"]),
         tests("CacheEngineTests", ["CacheEngine", "EmbeddedCache", "SQLite", "Hashing", "Primitives"]),
-        tests("CacheDaemonTests", ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Primitives"]),
+        tests(
+            "CacheDaemonTests",
+            ["CacheDaemon", "CacheEngine", "Protocol", "Libevent", "CacheClient", "Crypt", "Primitives"]),
         tests("CacheClientTests", ["CacheClient", "CacheStats", "CacheBench", "Arguments", "Primitives"]),
         tests("HouseTests", []),
     ]

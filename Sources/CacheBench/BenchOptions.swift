@@ -7,7 +7,8 @@ import Primitives
 /// The options of cache-bench.
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
-    case rate, ttl, warm, seed, verify, noVerify, json, quiet, help, version
+    case rate, ttl, warm, seed, verify, noVerify, json, quiet, user, passwordFile, help
+    case version
 }
 
 /// What the command line asks for.
@@ -67,6 +68,12 @@ let benchOptions = OptionTable<BenchOption>(
                 Option(.noVerify, long: "no-verify", help: "Count replies without looking at their values."),
                 Option(.json, long: "json", help: "Print settings and results as one JSON object."),
                 Option(.quiet, long: "quiet", short: "q", help: "No progress line."),
+                Option(
+                    .user, long: "user", short: "u", value: "NAME",
+                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
+                Option(
+                    .passwordFile, long: "password-file", value: "FILE",
+                    help: "With --user: the password is the first line of FILE."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ]),
@@ -89,6 +96,7 @@ extension BenchRequest {
         }
         var settings = BenchSettings()
         var keyBytes: Int?
+        var (user, passwordFile): (String?, String?) = (nil, nil)
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
             case .help:
@@ -98,6 +106,8 @@ extension BenchRequest {
                 self = .version
                 return
             case .keySize: keyBytes = try number(occurrence, 1...250)
+            case .user: user = occurrence.value
+            case .passwordFile: passwordFile = occurrence.value
             default: try settings.apply(occurrence)
             }
         }
@@ -106,6 +116,13 @@ extension BenchRequest {
             do throws(ServerAddressError) { settings.address = try ServerAddress(parsing: text) } catch {
                 throw BenchUsageError(description: error.description)
             }
+        }
+        if let user {
+            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
+                throw BenchUsageError(description: error.description)
+            }
+        } else if passwordFile != nil {
+            throw BenchUsageError(description: "--password-file needs --user")
         }
         try settings.complete(keyBytes: keyBytes)
         self = .run(settings)
@@ -153,7 +170,7 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .help, .version: break
+        case .keySize, .user, .passwordFile, .help, .version: break
         }
     }
 

@@ -40,6 +40,8 @@ enum RunLength: Sendable, Equatable {
 /// One run.
 struct BenchSettings: Sendable {
     var address = ServerAddress.standard
+    /// Who to say we are.
+    var login: Login?
     var connections = 50
     var threads = 1
     /// Requests sent together on one connection before their replies are awaited.

@@ -85,6 +85,9 @@ struct LoadThread: ~Copyable {
 
     private func connect(_ index: Int) throws(ClientError) {
         let socket = try Socket(connectingTo: settings.address, timeoutMilliseconds: 5000)
+        if let login = settings.login {
+            try socket.authenticate(login, address: settings.address, timeoutMilliseconds: 10_000)
+        }
         poll.add(socket.descriptor, index: index)
         unsafe connections[index].socket = consume socket
     }

@@ -38,7 +38,7 @@ func runBench(_ settings: BenchSettings) -> Int32 {
         if showsProgress { StandardStream.error.write("\r\(line)\u{1B}[K") }
     }
     do throws(ClientError) {
-        let version = try Connection(to: settings.address).version()
+        let version = try serverVersion(settings)
         let run = BenchRun(settings, run: runNumber())
         let warm = settings.warm ? try run.warm(report: report) : nil
         let load = try run.load(report: report)
@@ -47,12 +47,19 @@ func runBench(_ settings: BenchSettings) -> Int32 {
         StandardStream.output.write(settings.json ? result.json + "\n" : result.text)
         if result.wrong > 0 { return EXIT_FAILURE }
         // Connections that were down may only have been closed at the last moment: ask whether the server is there.
-        if result.unreachable > 0 { _ = try Connection(to: settings.address).version() }
+        if result.unreachable > 0 { _ = try serverVersion(settings) }
         return EXIT_SUCCESS
     } catch {
         StandardStream.error.write("cache-bench: \(error)\n")
         return EX_UNAVAILABLE
     }
+}
+
+/// What the server says it is.
+private func serverVersion(_ settings: BenchSettings) throws(ClientError) -> String {
+    let connection = try Connection(to: settings.address)
+    if let login = settings.login { try connection.authenticate(login) }
+    return try connection.version()
 }
 
 /// A number that hardly any other run has; it marks values, and plays no part in the load.

@@ -50,6 +50,9 @@ extension DiskOptions {
         ageMax = settings.idleMax?.milliseconds
         freeBytesMin = settings.freeBytesMin
         inlineBytesMax = settings.inlineBytesMax
+        write = settings.write
+        admission = settings.admission
+        writeBudget = settings.writeBudget
         durability =
             switch settings.durability {
             case .none: .none

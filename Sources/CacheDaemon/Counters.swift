@@ -18,6 +18,7 @@ enum Counter: Int, CaseIterable, Sendable {
     case connectionsOpened, connectionsClosed, connectionsRejected, binaryRejected
     case idleKicks, stalledKicks, yields
     case listenPauses
+    case loginCommands, loginFailures, loginTimeouts, requestsNotPermitted
 }
 
 /// The counters of one thread.

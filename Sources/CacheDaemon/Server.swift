@@ -36,6 +36,7 @@ final class Server {
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
     private var controlWatch: Watch?
+    private var ticker: Timer?
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
@@ -57,14 +58,18 @@ final class Server {
         var settings = settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
         loop = try Self.makeLoop()
+        let authenticator = try Self.readAccounts(settings, clock)
         let cache = try Self.openCache(settings, log, clock)
-        service = Service(cache: cache, settings: settings, log: log, control: control)
+        service = Service(
+            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+        authenticator?.start()
         counters = service.makeCounters()
         self.readSettings = readSettings
         do {
             sockets = try Self.listen(settings)
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
+            ticker = Timer(loop: loop) { [unowned self] in tick() }
             for number in 0..<settings.threads {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
@@ -74,6 +79,7 @@ final class Server {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
         }
         announce(settings)
+        tick()
     }
 
     /// Serves until stopped; returns the exit status.
@@ -83,6 +89,7 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
         return 0
@@ -104,6 +111,17 @@ final class Server {
             return try EventLoop()
         } catch {
             throw StartError(status: StartError.systemStatus, description: "\(error)")
+        }
+    }
+
+    private static func readAccounts(
+        _ settings: Settings, _ clock: any TimeSource
+    ) throws(StartError) -> Authenticator? {
+        guard let path = settings.access.accountFile else { return nil }
+        do throws(AuthFileError) {
+            return try Authenticator(path: path, clock: clock)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
         }
     }
 
@@ -155,6 +173,7 @@ final class Server {
         stopListening()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
+        service.authenticator?.stop()
         service.cache.close()
     }
 
@@ -175,6 +194,18 @@ final class Server {
                 "dir": settings.disk.directory, "limit": "\(ByteSize(bytes: settings.disk.bytesMax))",
                 "durability": settings.disk.durability.rawValue, "start": service.cache.startReport ?? "",
             ])
+    }
+
+    // MARK: The clock
+
+    /// What is done once a second.
+    private func tick() {
+        service.history.addSample(service)
+        do throws(EventLoopError) {
+            try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
+        } catch {
+            service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
+        }
     }
 
     // MARK: Accepting
@@ -231,6 +262,13 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        do throws(AuthFileError) {
+            try service.authenticator?.reload()
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
+        if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
         settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)

@@ -13,6 +13,8 @@ final class Service: Sendable {
     let cache: Cache
     let log: Log
     let control: ServerControl
+    /// Who clients must be; nil: anybody.
+    let authenticator: Authenticator?
     /// What the wire allows; does not change while the daemon runs.
     let limits: ProtocolLimits
     let acceptsShutdownCommand: Bool
@@ -28,6 +30,8 @@ final class Service: Sendable {
     private let current: Guarded<Settings>
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
     private let idleMilliseconds: Atomic<Int64>
+    /// `auth.timeout` in milliseconds.
+    private let loginLimit: Atomic<Int64>
     /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
     private let tally = Guarded(Tally(), rank: .leaf)
 
@@ -39,6 +43,8 @@ final class Service: Sendable {
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
     let watchers = WatchHub()
+    let telemetry: Telemetry
+    let history = History()
     let prefixes = PrefixTally()
     let crawler = Crawler()
     /// `max_connections`, for the main thread's listeners.
@@ -52,7 +58,10 @@ final class Service: Sendable {
         var engineBaseline: CacheStatistics?
     }
 
-    init(cache: Cache, settings: Settings, log: Log, control: ServerControl) {
+    init(
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+    ) {
+        self.authenticator = authenticator
         self.cache = cache
         self.log = log
         self.control = control
@@ -64,7 +73,9 @@ final class Service: Sendable {
         startedAt = cache.clock.now()
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
+        telemetry = Telemetry(slowThreshold: settings.slowThreshold)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
+        loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
     }
 
@@ -78,8 +89,10 @@ final class Service: Sendable {
         current.withLock { $0 = settings }
         cache.apply(CacheOptions(settings))
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
+        loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
+        telemetry.slow.setThreshold(settings.slowThreshold)
     }
 
     /// How many client connections are served at a time.
@@ -96,6 +109,9 @@ final class Service: Sendable {
         let milliseconds = idleMilliseconds.load(ordering: .relaxed)
         return milliseconds > 0 ? milliseconds : nil
     }
+
+    /// How long a client may take to authenticate itself.
+    var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
 
     // MARK: Counters
 
@@ -117,6 +133,7 @@ final class Service: Sendable {
     /// Lets all counters begin at zero.
     func resetCounters() {
         prefixes.reset()
+        telemetry.reset()
         let engine = cache.statistics()
         tally.withLock {
             $0.baseline = CounterTotals($0.threads)

@@ -55,6 +55,14 @@ struct Step {
 struct Session: ~Copyable {
     /// What the front of the input is.
     enum Phase {
+        /// A line of a client that has not authenticated itself.
+        case login
+        /// The block with its name and password, so many bytes and CR LF.
+        case token(bytes: Int)
+        /// The next line, when the authenticator has looked at them.
+        case verifying
+        /// The same, with the answer at hand.
+        case verdict(LoginVerdict)
         /// A command line.
         case command
         /// The rest of a retrieval's line, `lineBytes` of it, with the keys not answered yet.
@@ -90,6 +98,8 @@ struct Session: ~Copyable {
     var proof: Flight?
     /// The slot whose commit is still to be requested at the end of this turn.
     var unrequestedCommit: UInt32?
+    /// The change at hand, while it waits for the engine.
+    var waiting: WaitingChange?
     /// The store under way, while somebody watches stores.
     var observedStore: ObservedStore?
     /// Whether the request at the front was observed already and waits to be executed again.
@@ -98,10 +108,20 @@ struct Session: ~Copyable {
     private(set) var fatal: RequestError?
     /// Counts requests, for the connection's deadlines.
     private(set) var requestCount: UInt32 = 0
+    /// Whether clients must authenticate themselves.
+    let needsLogin: Bool
+    /// What the client may do, once it has; nil without authentication, and before.
+    private(set) var grant: AccessGrant?
+    /// Whether `grant` has to be asked about each request.
+    private(set) var isLimited = false
+    /// Refused attempts to authenticate.
+    var loginFailures = 0
 
-    init(id: UInt32, limits: ProtocolLimits) {
+    init(id: UInt32, limits: ProtocolLimits, needsLogin: Bool = false) {
         self.id = id
+        self.needsLogin = needsLogin
         parser = RequestParser(limits: limits)
+        if needsLogin { phase = .login }
     }
 
     // MARK: Executing
@@ -116,6 +136,10 @@ struct Session: ~Copyable {
             let step =
                 switch phase {
                 case .command: unsafe command(rest, &turn)
+                case .login: unsafe logIn(rest, &turn)
+                case .token(let bytes): unsafe takeToken(bytes: bytes, rest, &turn)
+                case .verifying: Step.stalled(.engine)
+                case .verdict(let verdict): answer(verdict, &turn)
                 case .keys(let retrieval, let lineBytes):
                     unsafe retrieve(retrieval, lineBytes: lineBytes, rest, &turn, isResumed: true)
                 case .body(let target): unsafe receive(target, rest, &turn)
@@ -136,6 +160,15 @@ struct Session: ~Copyable {
 
     /// Whether no request is under way.
     var isBetweenRequests: Bool { if case .command = phase { true } else { false } }
+
+    /// Says what the client may do from now on.
+    mutating func hold(_ grant: AccessGrant) {
+        self.grant = grant
+        isLimited = grant.isLimited
+    }
+
+    /// Lets a session that waited go on.
+    mutating func resume() { if stall == .engine { stall = .turn } }
 
     /// Whether `process` may do something.
     var canGoOn: Bool {
@@ -158,8 +191,10 @@ struct Session: ~Copyable {
             if turn.tracesRequests { unsafe trace(input, lineBytes, turn) }
             turn.requestsLeft &-= 1
             requestCount &+= 1
-            if turn.observation.isEmpty { return unsafe execute(request, lineBytes: lineBytes, input, &turn) }
-            return unsafe executeObserved(request, lineBytes: lineBytes, input, &turn)
+            if turn.isPlain, !isLimited {
+                return unsafe execute(request, lineBytes: lineBytes, input, &turn)
+            }
+            return unsafe executeChecked(request, lineBytes: lineBytes, input, &turn)
         case .refused(let error, let lineBytes, let swallowBytes, let isQuiet):
             turn.requestsLeft &-= 1
             requestCount &+= 1
@@ -167,10 +202,15 @@ struct Session: ~Copyable {
             if swallowBytes > 0 { phase = .swallow(bytes: swallowBytes) }
             return .done(lineBytes)
         case .fatal(let error):
-            fatal = error
-            reply(.error(error), &turn)
-            return Step(consumed: input.count, stall: .closing)
+            return loseFraming(error, consuming: input.count, &turn)
         }
+    }
+
+    /// Says why the connection cannot go on, and drops the rest of the input.
+    mutating func loseFraming(_ error: RequestError, consuming bytes: Int, _ turn: inout Turn) -> Step {
+        fatal = error
+        reply(.error(error), &turn)
+        return Step(consumed: bytes, stall: .closing)
     }
 
     /// Why the next request, or key of a retrieval, must not be executed now.
@@ -192,7 +232,7 @@ struct Session: ~Copyable {
     private mutating func swallow(_ bytes: Int, of available: Int) -> Step {
         let dropped = min(bytes, available)
         if dropped == bytes {
-            phase = .command
+            phase = needsLogin && grant == nil ? .login : .command
             return .done(dropped)
         }
         phase = .swallow(bytes: bytes - dropped)
@@ -253,6 +293,7 @@ struct Session: ~Copyable {
         _ obstacle: Obstacle, key: UnsafeRawBufferPointer, _ turn: borrowing Turn
     ) -> Step {
         settle(turn)
+        waiting = unsafe WaitingChange(since: turn.began, key: Array(key))
         turn.cache.overcome(
             obstacle, key: unsafe Span(_unsafeBytes: key), waiter: waiter(Self.requestNumber, turn))
         return .stalled(.engine)
@@ -271,6 +312,8 @@ struct Session: ~Copyable {
         if number == Self.requestNumber {
             settle(turn)
             proof = completion.flight
+            if let waiting { turn.noteWait(.changeDisk, since: waiting.since, key: waiting.key) }
+            waiting = nil
             if stall == .engine { stall = .turn }
             return
         }
@@ -296,6 +339,14 @@ struct Session: ~Copyable {
         endDump(turn)
         endWatch(turn)
     }
+}
+
+/// A change that waits for the engine.
+struct WaitingChange {
+    /// In ns of the boot clock.
+    let since: Int64
+    /// Empty when the draft has it.
+    let key: [UInt8]
 }
 
 /// What the engine's completions carry: which connection, and which of its slots.

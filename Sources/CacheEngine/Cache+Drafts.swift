@@ -46,6 +46,7 @@ extension Cache {
         guard let stub = EntryBlock.make(key: key, extended: extended, storedValueBytes: bytes, hash: hash) else {
             return nil
         }
+        disk.policy.charge(valueBytes, now: clock.now())
         let generation = generations.next()
         stub.turnIntoStub(valueBytes: valueBytes, file: FileReference(generation: generation, sum: 0))
         stub.flags = flags

@@ -222,7 +222,7 @@ extension Cache {
     ) -> EditOutcome {
         block.cas = cas == 0 ? generations.next() : cas
         block.stamp(now)
-        guard journalEntry(block, generation: generations.next(), file: nil, &shard) else {
+        guard journalStore(block, generation: generations.next(), file: nil, &shard, now: now) else {
             block.free()
             return .unresolved(.journalFull)
         }

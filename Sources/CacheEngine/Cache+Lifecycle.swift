@@ -29,6 +29,7 @@ extension Cache {
         let start = try DiskStart(diskOptions)
         let memory = MemoryTier(options.memory, seed: start.directory.hashSeed, clock: clock, events: events)
         let disk = DiskTier(start, options: diskOptions, memory: memory, onState: onDiskState)
+        if disk.policy.demotes { memory.setDemoter(Demoter(disk), seenSlots: disk.policy.seenSlots) }
         let flush = start.replay(disk.journal, into: memory)
         disk.setFlushGeneration(flush.generation)
         let cache = Cache(
@@ -112,7 +113,9 @@ extension Cache {
     /// The cache must not be used afterwards. Call exactly once.
     public func close() {
         background.stop()
+        writeOutMemory()
         disk?.stop()
+        memory.setDemoter(nil)
     }
 }
 

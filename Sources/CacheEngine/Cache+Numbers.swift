@@ -42,7 +42,7 @@ extension Cache {
                 guard let fresh else { return .notNumeric }
                 fresh.cas = terms.explicitCAS ?? generations.next()
                 fresh.stamp(now)
-                guard journalEntry(fresh, generation: generations.next(), file: nil, &shard) else {
+                guard journalStore(fresh, generation: generations.next(), file: nil, &shard, now: now) else {
                     fresh.free()
                     return .unresolved(.journalFull)
                 }

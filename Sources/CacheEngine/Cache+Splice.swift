@@ -23,7 +23,11 @@ extension Cache {
             case .unknown: return .unresolved(.entryOnDisk)
             case .absent:
                 guard let deadline = draft.terms.vivify else { return .notStored }
-                if draft.waitsForFile(writableDisk) { return .unresolved(.valueFile) }
+                if draft.waitsForFile(writableDisk),
+                    draft.file != nil || admitsFile(bytes: draft.block.diskBytes, hash, &shard, now: now)
+                {
+                    return .unresolved(.valueFile)
+                }
                 draft.block.deadline = capped(deadline)
                 return place(&draft, insteadOf: nil, &shard, now: now, garbage: &garbage)
             case .resident(let present):
@@ -31,7 +35,10 @@ extension Cache {
                 let total = present.valueBytes + draft.valueBytes
                 if total > options.entryBytesMax { return .notStored }
                 let staysSmall = !present.isStub && !draft.isStreamed && total <= memory.valueBytesMax
-                if staysSmall, total <= (writableDisk?.inlineBytesMax ?? .max) {
+                let isInline = total <= (writableDisk?.inlineBytesMax ?? .max)
+                if staysSmall,
+                    isInline || draft.splice == nil && !admitsFile(bytes: total, hash, &shard, now: now)
+                {
                     return joinInMemory(&draft, present, isAppend, &shard, now: now, garbage: &garbage)
                 }
                 guard let disk = writableDisk else { return .notStored }
@@ -55,7 +62,7 @@ extension Cache {
         unsafe joined.join(present.value, addition.value, isAppend: isAppend)
         joined.cas = draft.terms.explicitCAS ?? generations.next()
         joined.stamp(now)
-        guard journalEntry(joined, generation: generations.next(), file: nil, &shard) else {
+        guard journalStore(joined, generation: generations.next(), file: nil, &shard, now: now) else {
             joined.free()
             return .unresolved(.journalFull)
         }

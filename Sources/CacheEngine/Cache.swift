@@ -63,6 +63,8 @@ public final class Cache: Sendable {
             return .absent
         }
         guard let disk, disk.isServing else { return .absent }
+        // On its way from memory to its file.
+        if !shard.flights.isEmpty, let other = shard.flights[hash], other.isDemotion { return .unknown }
         if let write = shard.pending.find(hash) {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
@@ -146,7 +148,7 @@ public final class Cache: Sendable {
         case .append, .prepend: return splice(&draft, isAppend: mode == .append, now: now, flight: flight)
         case .set, .add, .replace, .compare: break
         }
-        if draft.waitsForFile(writableDisk) { return .unresolved(.valueFile) }
+        if draft.waitsForFile(writableDisk), admitsFile(of: draft, now: now) { return .unresolved(.valueFile) }
         let outcome = commit(&draft, mode, now: now, flight: flight)
         if case .unresolved = outcome { return outcome }
         draft.spend()
@@ -218,7 +220,7 @@ public final class Cache: Sendable {
         let generation = draft.generation ?? generations.next()
         fulfil(draft.terms, block, over: old)
         block.stamp(now)
-        guard journalEntry(block, generation: generation, file: draft.finishedFile, &shard) else {
+        guard journalStore(block, generation: generation, file: draft.finishedFile, &shard, now: now) else {
             return .unresolved(.journalFull)
         }
         return .stored(cas: install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage).cas)
@@ -370,21 +372,7 @@ public final class Cache: Sendable {
         _ block: EntryBlock, generation: UInt64, file: FinishedValueFile?, _ shard: inout Shard
     ) -> Bool {
         guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
-        var header = JournalHeader(kind: block.isStub || file != nil ? .fileEntry : .inlineEntry)
-        memory.describe(block, in: &header)
-        header.generation = generation
-        if let file {
-            header.valueSum = file.valueSum
-            header.fileKiB = UInt32(file.fileBytes >> 10)
-        }
-        let value = unsafe file == nil && !block.isStub ? block.value : UnsafeRawBufferPointer(start: nil, count: 0)
-        guard
-            let place = unsafe disk.journal.append(
-                header, key: block.key, extended: block.extended, value: value)
-        else { return false }
-        shard.pending.put(
-            header.hash, PendingWrite(kind: .entry, sequence: place.sequence, position: place.position))
-        return true
+        return disk.journal(block, generation: generation, file: file, &shard)
     }
 
     func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
@@ -406,6 +394,7 @@ public final class Cache: Sendable {
     /// always says everything.
     func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
+        if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
         switch shard.pending.find(memory.hash(block)) {
         case .some(let write) where write.kind == .entry:
             return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)

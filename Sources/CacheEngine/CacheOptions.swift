@@ -66,6 +66,22 @@ public enum PowerLossPolicy: String, Sendable, CaseIterable {
     case keep
 }
 
+/// When entries are written to disk.
+public enum DiskWriteMode: String, Sendable, CaseIterable {
+    /// When they are stored.
+    case through
+    /// When they leave memory for room, and at a clean stop.
+    case onEvict = "on_evict"
+}
+
+/// Which entries are written to disk.
+public enum DiskAdmission: String, Sendable, CaseIterable {
+    /// Every one.
+    case all
+    /// Those that were read since they were stored, and those whose key was seen before.
+    case secondHit = "second_hit"
+}
+
 /// Place and limits of the disk tier.
 public struct DiskOptions: Sendable {
     /// The directory, made if missing.
@@ -86,6 +102,16 @@ public struct DiskOptions: Sendable {
     ///
     /// May change at any time.
     public var inlineBytesMax = 20 << 10
+    /// When entries are written.
+    public var write = DiskWriteMode.through
+    /// Which entries are written.
+    ///
+    /// Values that are too large for memory always are.
+    public var admission = DiskAdmission.all
+    /// Bytes of entries that may be written in a day; nil: unlimited.
+    ///
+    /// Given out evenly; what is not used is saved for up to an hour.
+    public var writeBudget: Int?
     /// What survives what.
     public var durability = Durability.process
     /// What to do after an unclean reboot.

@@ -82,6 +82,18 @@ public struct DiskStatistics: Sendable, Equatable {
     public var readBytes = 0
     /// Bytes of the values written.
     public var writtenBytes = 0
+    /// Entries that went to disk.
+    public var admittedEntries = 0
+    /// Bytes of their values.
+    public var admittedBytes = 0
+    /// Entries that left memory without having been on disk, because the rules of admission did not want them.
+    public var notAdmittedByPolicy = 0
+    /// The same, because the write budget was used up.
+    public var notAdmittedByBudget = 0
+    /// The same, because the journal or the way to it was full.
+    public var notAdmittedForRoom = 0
+    /// Bytes handed to the file system: journal, index, log and value files.
+    public var deviceBytes = 0
     /// Bytes of the values deleted to make room.
     public var evictedBytes = 0
     /// Reads that failed or found damage.
@@ -112,11 +124,13 @@ extension Cache {
         var total = CacheStatistics()
         let now = clock.now().bootSeconds
         var lastEvictionAt: UInt32 = 0
+        var admission = ShardCounters()
         for shard in memory.shards {
             shard.withLock { shard in
                 total.memoryEntries += shard.entries
                 total.memoryBytes += shard.bytes
                 total.add(shard.counters)
+                admission.addAdmissions(shard.counters)
                 if let oldest = shard.oldest {
                     total.oldestIdleSeconds = max(total.oldestIdleSeconds, Int(now) - Int(oldest.accessed))
                 }
@@ -127,7 +141,7 @@ extension Cache {
             }
         }
         total.memoryBytesMax = memory.limits.bytesMax
-        total.disk = disk?.statistics()
+        total.disk = disk?.statistics(admission)
         return total
     }
 }
@@ -154,7 +168,7 @@ extension CacheStatistics {
 
 extension DiskTier {
     /// Counts and sizes as of the last batch.
-    func statistics() -> DiskStatistics {
+    fileprivate func statistics(_ admission: ShardCounters) -> DiskStatistics {
         let report = report.withLock { $0 }
         var statistics = DiskStatistics()
         statistics.state = state
@@ -183,6 +197,22 @@ extension DiskTier {
         statistics.evictions = counters[.evictions]
         statistics.expirations = counters[.expirations]
         statistics.quarantines = counters[.quarantines]
+        statistics.admittedEntries = admission.admittedEntries
+        statistics.admittedBytes = admission.admittedBytes
+        statistics.notAdmittedByPolicy = admission.notAdmittedByPolicy
+        statistics.notAdmittedByBudget = admission.notAdmittedByBudget
+        statistics.notAdmittedForRoom = admission.notAdmittedForRoom
+        statistics.deviceBytes = counters[.deviceBytes] + journal.appendedBytes
         return statistics
+    }
+}
+
+extension ShardCounters {
+    fileprivate mutating func addAdmissions(_ other: ShardCounters) {
+        admittedEntries += other.admittedEntries
+        admittedBytes += other.admittedBytes
+        notAdmittedByPolicy += other.notAdmittedByPolicy
+        notAdmittedByBudget += other.notAdmittedByBudget
+        notAdmittedForRoom += other.notAdmittedForRoom
     }
 }

@@ -67,11 +67,17 @@ public final class Flight: Sendable {
 
     let hash: UInt64
     let key: [UInt8]
+    /// An entry on its way from memory to its file, for which the flight stands instead of a lookup.
+    ///
+    /// To be used while the flight is registered in its shard only.
+    let demoted: EntryBlock?
+    var isDemotion: Bool { demoted != nil }
     // SAFETY: read and written only under the lock of the shard of `hash`.
     nonisolated(unsafe) var state = State()
 
-    init(hash: UInt64, key: Span<UInt8>) {
+    init(hash: UInt64, key: Span<UInt8>, demoted: EntryBlock? = nil) {
         self.hash = hash
+        self.demoted = demoted
         self.key = unsafe key.withUnsafeBufferPointer { unsafe Array($0) }
     }
 }

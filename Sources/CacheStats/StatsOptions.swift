@@ -33,6 +33,8 @@ struct StatsSettings: Equatable, Sendable {
     var address = ServerAddress.standard
     var view = StatsView.summary
     var json = false
+    /// Who to say we are.
+    var login: Login?
     /// Milliseconds between samples; nil: one sample.
     var intervalMilliseconds: Int?
     /// Samples to show; nil: until interrupted.
@@ -46,7 +48,7 @@ struct StatsUsageError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The options of cache-stats.
 enum StatsOption: Sendable {
-    case json, watch, count, help, version
+    case json, watch, count, user, passwordFile, help, version
 }
 
 /// The table behind parsing and `--help`.
@@ -63,6 +65,12 @@ let statsOptions = OptionTable<StatsOption>(
                     .watch, long: "watch", short: "w", value: "SECONDS",
                     help: "Show it again and again, with rates since the last time."),
                 Option(.count, long: "count", short: "n", value: "N", help: "With --watch: stop after N samples."),
+                Option(
+                    .user, long: "user", short: "u", value: "NAME",
+                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
+                Option(
+                    .passwordFile, long: "password-file", value: "FILE",
+                    help: "With --user: the password is the first line of FILE."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ])
@@ -84,6 +92,7 @@ extension StatsRequest {
             throw StatsUsageError(description: error.description)
         }
         var settings = StatsSettings()
+        var (user, passwordFile): (String?, String?) = (nil, nil)
         for occurrence in parsed.occurrences {
             let text = occurrence.value ?? ""
             switch occurrence.option.tag {
@@ -94,6 +103,8 @@ extension StatsRequest {
                 self = .version
                 return
             case .json: settings.json = true
+            case .user: user = text
+            case .passwordFile: passwordFile = text
             case .watch:
                 guard let seconds = Double(text), seconds >= 0.05, seconds <= 86_400 else {
                     throw StatsUsageError(description: "--watch '\(text)' is not a number of seconds, 0.05 to 86400")
@@ -108,6 +119,13 @@ extension StatsRequest {
         }
         if settings.samples != nil, settings.intervalMilliseconds == nil {
             throw StatsUsageError(description: "--count needs --watch")
+        }
+        if let user {
+            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
+                throw StatsUsageError(description: error.description)
+            }
+        } else if passwordFile != nil {
+            throw StatsUsageError(description: "--password-file needs --user")
         }
         try settings.take(parsed.operands)
         self = .show(settings)

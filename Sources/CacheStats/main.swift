@@ -38,7 +38,12 @@ func show(_ settings: StatsSettings) -> Int32 {
     while true {
         do throws(ClientError) {
             let open: Connection
-            if let connection { open = connection } else { open = try Connection(to: settings.address) }
+            if let connection {
+                open = connection
+            } else {
+                open = try Connection(to: settings.address)
+                if let login = settings.login { try open.authenticate(login) }
+            }
             connection = open
             let sample = Sample(time: SystemClock().now(), statistics: try open.stats(settings.view.group))
             guard draw(sample, previous, settings) else { return EXIT_SUCCESS }

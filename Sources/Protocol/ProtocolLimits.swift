@@ -29,6 +29,16 @@ public struct ProtocolLimits: Equatable, Sendable {
     /// Most words in the line of a meta command, name and key included.
     public static let metaWordsMax = 20
 
+    /// Longest block with name and password, in bytes, without its CR LF.
+    ///
+    /// Ours: a name of 250 bytes, a space, a password of 511, and some room.
+    public static let loginBytesMax = 1024
+
+    /// Longest such block that is read to its end before it is refused; memcached's limit.
+    ///
+    /// What is longer is not looked at as a block: its bytes are lines without rights.
+    public static let loginBytesSkipped = 16_384
+
     /// memcached's limits, and 64 MiB for a value.
     public init() {}
 

@@ -105,6 +105,8 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case badDetailWord
     /// `stats cachedump` is switched off.
     case cachedumpNotAllowed
+    /// `stats hot`, `big` or `slow` where dumps are switched off.
+    case keyStatsNotAllowed
     /// `stats cachedump` without its two numbers.
     case tooFewStatsWords
     /// `stats cachedump` with a class above 63.
@@ -121,6 +123,12 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
     case badAuthenticationToken
     /// An authentication block that is too long.
     case authenticationTokenTooLong
+    /// An authentication block that does not end in CR LF.
+    case badAuthenticationEnd
+    /// A request that this client has no right to.
+    ///
+    /// memcached has no rights, and so no line for it.
+    case notPermitted
 
     /// The error's line without its CR LF; empty where the connection is closed without a word.
     public var replyLine: StaticString {
@@ -165,6 +173,7 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .mgdumpNotAllowed: "ERROR key dump not allowed"
         case .detailNotAllowed: "CLIENT_ERROR stats detail not allowed"
         case .badDetailWord: "CLIENT_ERROR usage: stats detail on|off|dump"
+        case .keyStatsNotAllowed: "CLIENT_ERROR stats of keys not allowed"
         case .cachedumpNotAllowed: "CLIENT_ERROR stats cachedump not allowed"
         case .tooFewStatsWords: "CLIENT_ERROR bad command line"
         case .badStatsClass: "CLIENT_ERROR Illegal slab id"
@@ -173,6 +182,8 @@ public enum RequestError: UInt8, Error, CaseIterable, Sendable {
         case .authenticationFailure: "CLIENT_ERROR authentication failure"
         case .badAuthenticationToken: "CLIENT_ERROR bad authentication token format"
         case .authenticationTokenTooLong: "CLIENT_ERROR auth token too long"
+        case .badAuthenticationEnd: "CLIENT_ERROR bad command line termination"
+        case .notPermitted: "CLIENT_ERROR permission denied"
         }
     }
 

@@ -30,10 +30,7 @@ public struct RequestParser: Sendable {
         // SAFETY: the view is used during this call only, and checks every access.
         let input = unsafe Input(input)
         guard input.count > 0 else { return .incomplete }
-        if !hasBegun {
-            if input[0] == Self.binaryMagic { return .fatal(.binaryProtocol) }
-            hasBegun = true
-        }
+        if beginsBinary(input) { return .fatal(.binaryProtocol) }
         let searchMax = min(input.count, max(limits.lineBytesMax, limits.retrievalLineBytesMax))
         let start = searchedBytes <= searchMax ? searchedBytes : 0
         guard let lineFeed = input.first(UInt8(ascii: "\n"), from: start, to: searchMax) else {
@@ -44,6 +41,14 @@ public struct RequestParser: Sendable {
         let line = CommandLine(
             input, textEnd: hasCarriageReturn ? lineFeed &- 1 : lineFeed, lineBytes: lineFeed &+ 1, limits: limits)
         return line.parse()
+    }
+
+    /// Whether this is a connection's first byte, and the binary protocol's.
+    @inline(__always)
+    mutating func beginsBinary(_ input: Input) -> Bool {
+        if hasBegun { return false }
+        hasBegun = input[0] != Self.binaryMagic
+        return !hasBegun
     }
 
     /// First byte of every request of the binary protocol.

@@ -13,6 +13,7 @@ struct ConformanceTests {
     @Test(
         "suite against cache-daemon",
         arguments: [
+            ["authentication"],
             ["clients"],
             ["clients-more"],
             ["proxy"],

@@ -9,12 +9,14 @@ import Protocol
 @testable import CacheDaemon
 
 /// Collects the engine's completions until a test delivers them.
-final class HeldCompletions: CompletionQueue, ConnectionWaker {
+final class HeldCompletions: CompletionQueue, ConnectionWaker, LoginReceiver {
     private let completions = Monitor([Completion](), rank: .mailbox)
 
     func post(_ completion: Completion) { completions.update { $0.append(completion) } }
 
     func wake(connection: UInt32) {}
+
+    func deliver(_ verdict: LoginVerdict, connection: UInt32) {}
 
     /// Waits until there are `count`, and takes them, in the order of their tokens.
     func take(_ count: Int) -> [Completion] {

@@ -45,15 +45,25 @@ struct OptionsRefusalTests {
         (["-l", "a:b:c"], ["--listen: 'a:b:c' is neither HOST:PORT nor an IPv6 address"]),
         (["-l", "[a]:5"], ["--listen: '[a]:5' is neither HOST:PORT nor an IPv6 address"]),
         (["-l", "a b"], ["--listen: 'a b' is not a host"]),
-        (["-l", "a", "-l", "a:11211"], ["--listen: a:11211 is listed twice"]),
+        (["--allow-insecure", "-l", "a", "-l", "a:11211"], ["--listen: a:11211 is listed twice"]),
         (["-p", "0"], ["--port: nothing to listen on: TCP is off and no Unix socket is set"]),
-        (["-p", "0", "-s", "s", "-l", "a"], ["--listen: port is 0, so every listen address must name its own"]),
+        (
+            ["-p", "0", "-s", "s", "-l", "localhost"],
+            ["--listen: port is 0, so every listen address must name its own"]
+        ),
         (["-p", "65536"], ["--port: 65536 is not from 0 to 65535"]),
         (["--ttl-default", "2d", "--ttl-max", "1d"], ["--ttl-default: ttl.default (2d) exceeds ttl.max (1d)"]),
         (["-m", "1", "--memory-value-max", "2MiB"], ["--memory-value-max: memory.value_max exceeds memory.limit"]),
         (
             ["--disk", "16MiB", "--disk-journal", "3MiB"],
             ["--disk-journal: disk.journal exceeds an eighth of disk.limit"]
+        ),
+        (
+            ["--durability", "always", "--disk-write", "on_evict"],
+            [
+                "--disk-write: disk.durability always writes every entry at once: disk.write, disk.admission and "
+                    + "disk.write_budget must have their defaults"
+            ]
         ),
         // All of them, not only the first.
         (
@@ -117,8 +127,27 @@ struct OptionsRefusalTests {
         #expect(try settings(["--disk", "1GiB"]).disk.journalBytes == 64 << 20)
     }
 
+    @Test(arguments: [
+        "0.0.0.0", "*", "::", "10.1.2.3", "fe80::1", "[::ffff:10.0.0.1]:5", "example.org", "127.0.0.1,192.168.0.1",
+    ])
+    func strangersAreNotServedUnprotected(_ addresses: String) throws {
+        guard case .refuse(let lines) = launch(["-l", addresses]) else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(lines.count == 1 && lines[0].hasPrefix("--listen: "), "\(lines)")
+        #expect(lines[0].contains("can be reached from outside") && lines[0].contains("allow_insecure = yes"))
+        _ = try settings(["-l", addresses, "--allow-insecure"])
+        _ = try settings(["-l", addresses, "-Y", "/accounts"])
+    }
+
+    @Test(arguments: ["127.0.0.1", "127.3.2.1:0", "::1", "[::1]:5", "localhost", "::ffff:127.0.0.1"])
+    func loopbackNeedsNoProtection(_ address: String) throws { _ = try settings(["-l", address]) }
+
     @Test func listenCombinesAsInMemcached() throws {
-        func listen(_ arguments: String...) throws -> [String] { try settings(arguments).listen.map(\.description) }
+        func listen(_ arguments: String...) throws -> [String] {
+            try settings(["--allow-insecure"] + arguments).listen.map(\.description)
+        }
         #expect(
             try listen("-l", "a, b:6", "-l", "[::1]:7", "-l", "fe80::1") == [
                 "a:11211", "b:6", "[::1]:7", "[fe80::1]:11211",

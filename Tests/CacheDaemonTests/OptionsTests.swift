@@ -24,8 +24,8 @@ struct OptionCase: CustomStringConvertible, Sendable {
     }
 
     static let all: [OptionCase] = [
-        .init("listen", ["--listen", "10.0.0.1:5"], file: "10.0.0.1:5") {
-            $0.listen.map(\.description) == ["10.0.0.1:5"]
+        .init("listen", ["--listen", "127.0.0.2:5"], file: "127.0.0.2:5") {
+            $0.listen.map(\.description) == ["127.0.0.2:5"]
         },
         .init("port", ["-p", "5"], file: "5") { $0.listen.map(\.description) == ["127.0.0.1:5"] },
         .init("unix", ["-s", "/tmp/s"], file: "/tmp/s") { $0.unixPath == "/tmp/s" && $0.listen.isEmpty },
@@ -39,6 +39,9 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("dump_commands", ["-X"], file: "no") { !$0.allowsDumps },
         .init("watch_command", ["-W"], file: "no") { !$0.allowsWatching },
         .init("user", ["-u", "nobody"], file: "nobody") { $0.user == "nobody" },
+        .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
+        .init("auth.file", ["-Y", "/a b"], file: "/a b") { $0.access.accountFile == "/a b" },
+        .init("auth.timeout", ["--auth-timeout", "3s"], file: "3s") { $0.access.loginTimeout == .seconds(3) },
         .init("memory.limit", ["-m", "128"], file: "128MiB") { $0.memory.bytesMax == 128 << 20 },
         .init("memory.entries_max", ["--memory-entries-max", "10"], file: "10") { $0.memory.entriesMax == 10 },
         .init("memory.idle_max", ["--memory-idle-max", "2h"], file: "2h") { $0.memory.idleMax == .seconds(7200) },
@@ -54,6 +57,11 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("disk.after_power_loss", ["--disk-after-power-loss", "keep"], file: "keep") {
             $0.disk.afterPowerLoss == .keep
         },
+        .init("disk.write", ["--disk-write", "on_evict"], file: "on_evict") { $0.disk.write == .onEvict },
+        .init("disk.admission", ["--disk-admission", "second_hit"], file: "second_hit") {
+            $0.disk.admission == .secondHit
+        },
+        .init("disk.write_budget", ["--disk-write-budget", "5GiB"], file: "5GiB") { $0.disk.writeBudget == 5 << 30 },
         .init("disk.journal", ["--disk-journal", "8MiB"], file: "8MiB") { $0.disk.journalBytes == 8 << 20 },
         .init("disk.readers", ["--disk-readers", "5"], file: "5") { $0.disk.readers == 5 },
         .init("disk.trim_interval", ["--disk-trim-interval", "250ms"], file: "250ms") {
@@ -62,6 +70,7 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("ttl.default", ["--ttl-default", "2h"], file: "2h") { $0.timeToLive.standard == .seconds(7200) },
         .init("ttl.max", ["--ttl-max", "2d"], file: "2d") { $0.timeToLive.max == .seconds(2 * 86_400) },
         .init("log.level", ["--log-level", "debug"], file: "debug") { $0.logLevel == .debug },
+        .init("log.slow", ["--log-slow", "5ms"], file: "5ms") { $0.slowThreshold == TimeSpan(milliseconds: 5) },
     ]
 }
 

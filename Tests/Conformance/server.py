@@ -128,7 +128,7 @@ class Server:
             try:
                 with Connection(self.address) as probe:
                     line = probe.command(b"version")
-                    if line.startswith(b"VERSION "):
+                    if line.startswith(b"VERSION ") or line == b"CLIENT_ERROR unauthenticated":
                         return
                     raise StartFailed(f"{self.name} answered version with {line!r}")
             except (OSError, Closed):

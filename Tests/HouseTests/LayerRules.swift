@@ -13,11 +13,13 @@ enum LayerRules {
         "Libevent": ["CLibevent", "Primitives"],
         "ConfigFile": ["CInih"],
         "Arguments": ["CGetopt", "Primitives"],
+        "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "CMalloc", "Primitives"],
         "CacheClient": ["Primitives"],
-        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Primitives"],
+        "CacheDaemon": ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Crypt", "Primitives"],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
+        "EngineBench": ["CacheEngine", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]
 
@@ -25,7 +27,7 @@ enum LayerRules {
     static let platform: Set<String> = ["Glibc", "Synchronization"]
 
     /// Modules that may also import Foundation: programs that no request waits for.
-    static let mayImportFoundation: Set<String> = ["CacheStats", "CacheBench"]
+    static let mayImportFoundation: Set<String> = ["CacheStats", "CacheBench", "EngineBench"]
 
     /// What the protocol module must not touch: it is pure.
     ///

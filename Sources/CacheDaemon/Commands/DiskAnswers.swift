@@ -100,11 +100,13 @@ extension Session {
             }
         }
         if case .nothing = answer {
+            turn.noteWait(.getDiskMiss, since: slot.asked, key: wish.key)
             slot.lead.removeAll()
             turn.counters.add(isTouch ? .touchMisses : .getMisses)
             return replies.answer(slot, answer)
         }
         turn.counters.add(isTouch ? .touchHits : .getHits)
+        turn.noteWait(.getDisk, since: slot.asked, key: wish.key)
         finish(slot, number, answer, isChange: isTouch, turn)
     }
 

@@ -50,7 +50,7 @@ extension Session {
                 openStream(value, line, unsafe KeptMetaRequest(request, key: key, opaque: opaque), &turn)
             case .unresolved(let obstacle):
                 let question = unsafe KeptMetaRequest(request, key: key, opaque: opaque)
-                let number = replies.append(Slot(.meta(question)))
+                let number = replies.append(Slot(.meta(question), asked: turn.began))
                 overcome(obstacle, question.key, number, turn)
             }
         }
@@ -73,7 +73,7 @@ extension Session {
     private mutating func openStream(
         _ value: StreamedValue, _ line: OutputMark, _ question: KeptMetaRequest, _ turn: inout Turn
     ) {
-        let slot = Slot(.meta(question))
+        let slot = Slot(.meta(question), asked: turn.began)
         if let last = replies.last {
             last.following.moveTail(from: line, to: &slot.lead)
         } else {
@@ -93,12 +93,14 @@ extension Session {
         switch completion.outcome {
         case .stream(let stream):
             turn.counters.add(.getHits)
+            turn.noteWait(.getDisk, since: slot.asked, key: question.key)
             finish(slot, number, .stream(stream, .unstarted), isChange: request.changesEntry, turn)
         case .absent:
             // The file is damaged: a miss, whatever was to be said of it.
             slot.lead.removeAll()
             question.appendMiss(to: &slot.lead)
             turn.counters.add(.getMisses)
+            turn.noteWait(.getDiskMiss, since: slot.asked, key: question.key)
             replies.answer(slot, .nothing)
         case .retry, .entry, .chunk, .failed:
             // An earlier look may have written a line for a value that has moved since.
@@ -112,6 +114,8 @@ extension Session {
             switch look {
             case .hit, .miss:
                 count(look, of: request, turn)
+                let isHit = if case .hit = look { true } else { false }
+                turn.noteWait(isHit ? .getDisk : .getDiskMiss, since: slot.asked, key: question.key)
                 observe(look, of: question, turn)
                 finish(slot, number, .nothing, isChange: request.changesEntry, turn)
             case .file(let value, _): turn.cache.open(value, waiter: waiter(number, turn))

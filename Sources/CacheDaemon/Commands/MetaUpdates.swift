@@ -20,6 +20,9 @@ extension Session {
         let meta = unsafe request.withKey(in: input) { unsafe KeptMetaRequest(request, key: $0, opaque: opaque) }
         let deadline = request.expiration.map { turn.deadline($0) } ?? .never
         let key = meta.key
+        if request.valueBytes >= BigEntries.valueBytesMin {
+            unsafe key.withUnsafeBytes { unsafe turn.noteBig($0, request.valueBytes) }
+        }
         let draft = turn.cache.makeDraft(
             key: key.span, valueBytes: request.valueBytes, flags: request.clientFlags, deadline: deadline)
         guard var draft else {

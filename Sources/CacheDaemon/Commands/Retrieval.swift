@@ -68,7 +68,7 @@ extension Session {
     private mutating func load(
         _ key: UnsafeRawBufferPointer, touch: Instant?, includesCAS: Bool, _ turn: borrowing Turn
     ) {
-        let slot = Slot(.value(key: unsafe Array(key), includesCAS: includesCAS, touch: touch))
+        let slot = Slot(.value(key: unsafe Array(key), includesCAS: includesCAS, touch: touch), asked: turn.began)
         let number = replies.append(slot)
         turn.cache.load(unsafe Span(_unsafeBytes: key), waiter: waiter(number, turn))
     }

@@ -24,6 +24,7 @@ extension Session {
         guard replies.openReads == 0 else { return .stalled(.slots) }
         // SAFETY: the span does not outlive this call, and the input stays in place during it.
         let key = unsafe Span<UInt8>(_unsafeBytes: input[header.key])
+        if header.valueBytes >= BigEntries.valueBytesMin { unsafe turn.noteBig(input[header.key], header.valueBytes) }
         let draft = turn.cache.makeDraft(
             key: key, valueBytes: header.valueBytes, flags: header.flags, deadline: turn.deadline(header.expiration))
         guard let draft else {
@@ -123,6 +124,7 @@ extension Session {
         settle(turn)
         if case .unresolved(let obstacle) = outcome {
             turn.cache.overcome(obstacle, draft: &draft, waiter: waiter(Self.requestNumber, turn))
+            waiting = WaitingChange(since: turn.began, key: [])
             self.draft = consume draft
             phase = .storing(target)
             return .engine

@@ -76,7 +76,10 @@ extension Session {
         _ request: Request, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
         // A request that had to wait for the engine is executed again: it is told once.
-        if !isRepeated { unsafe observe(request, lineBytes: lineBytes, input, turn) }
+        if !isRepeated {
+            if turn.isSampled { unsafe sample(request, input, turn) }
+            unsafe observe(request, lineBytes: lineBytes, input, turn)
+        }
         let step = unsafe execute(request, lineBytes: lineBytes, input, &turn)
         isRepeated = step.consumed == 0 && step.stall != nil && step.stall != .closing
         return step

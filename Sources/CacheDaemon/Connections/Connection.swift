@@ -51,6 +51,8 @@ final class Connection {
     private var partialSince = Instant.never
     private var partialBytes: Int64 = 0
     private var partialRequest: UInt32 = 0
+    /// When the client was last asked to authenticate itself.
+    private var loginSince: Instant
     private var lastReadBytes: Int64 = 0
 
     /// Begins to serve `fd`; does not own it when it throws.
@@ -58,8 +60,10 @@ final class Connection {
         self.id = id
         self.fd = fd
         self.worker = worker
-        session = Session(id: id, limits: worker.service.limits)
-        card = ConnectionCard(now: worker.service.cache.clock.now())
+        session = Session(
+            id: id, limits: worker.service.limits, needsLogin: worker.service.authenticator != nil)
+        loginSince = worker.service.cache.clock.now()
+        card = ConnectionCard(now: loginSince)
         let watch = Watch(loop: worker.loop, fd: fd, .readable) { [unowned self] in becameReadable() }
         readWatch = watch
         try watch.start()
@@ -92,13 +96,28 @@ final class Connection {
     ///
     /// Replies go out at the end of the worker's turn, together with those of other answers that came with it.
     func complete(_ completion: Completion, number: UInt32) {
-        worker.turn.begin(descriptor: fd)
+        worker.turn.begin(descriptor: fd, executes: false)
         session.complete(completion, number: number, &worker.turn)
+        worker.turn.recorder.skip(worker.counters)
         schedule()
     }
 
     /// Lines wait for this connection, which watches.
     func linesReady() { schedule() }
+
+    /// The authenticator has an answer.
+    func take(_ verdict: LoginVerdict) {
+        session.take(verdict)
+        loginSince = worker.service.cache.clock.now()
+        schedule()
+    }
+
+    /// The accounts may have changed: takes today's rights, or closes where the account is gone.
+    func renewGrant() {
+        guard !isClosed, let grant = session.grant else { return }
+        guard let renewed = worker.service.authenticator?.renewed(grant) else { return close(&worker.turn) }
+        session.hold(renewed)
+    }
 
     /// The daemon stops: executes what has come whole, then closes.
     func drain() {
@@ -123,6 +142,7 @@ final class Connection {
         }
         if canRead, wantsInput, !turn.output.isFull { readAndProcess(&turn) }
         guard !isClosed, send(&turn) else { return }
+        turn.end()
         settle(&turn)
     }
 
@@ -364,6 +384,8 @@ final class Connection {
         }
         if isLingering {
             if isOver(card.lastActivity, Self.lingerMilliseconds) { close(&worker.turn) }
+        } else if session.isLoginDue, isOver(loginSince, worker.service.loginMilliseconds) {
+            kick(.loginTimeouts)
         } else if let since = session.dumpPageSince, !unsent.isEmpty, isOver(since, Self.sendMilliseconds) {
             kick(.stalledKicks)
         } else if session.isWatching {

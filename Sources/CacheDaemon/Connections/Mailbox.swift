@@ -15,6 +15,10 @@ enum Message: Sendable {
     case completion(Completion)
     /// Lines wait for a connection that watches.
     case linesReady(connection: UInt32)
+    /// The authenticator has an answer for a connection.
+    case verdict(LoginVerdict, connection: UInt32)
+    /// The file of accounts was read again.
+    case accountsChanged
     /// Finish what is complete, close all connections, end.
     case drain
     /// End now.
@@ -22,7 +26,7 @@ enum Message: Sendable {
 }
 
 /// A worker's queue of messages.
-final class Mailbox: CompletionQueue, ConnectionWaker {
+final class Mailbox: CompletionQueue, ConnectionWaker, LoginReceiver {
     /// Guards the messages not taken yet.
     ///
     /// Posted to last by holders of other locks, so it ranks above them.
@@ -48,6 +52,11 @@ final class Mailbox: CompletionQueue, ConnectionWaker {
     ///
     /// Any thread.
     func wake(connection: UInt32) { post(.linesReady(connection: connection)) }
+
+    /// Adds the authenticator's answer for a connection.
+    ///
+    /// Any thread.
+    func deliver(_ verdict: LoginVerdict, connection: UInt32) { post(.verdict(verdict, connection: connection)) }
 
     /// Takes all messages, leaving `emptied` and its capacity for the next ones.
     func take(replacedBy emptied: consuming [Message]) -> [Message] {

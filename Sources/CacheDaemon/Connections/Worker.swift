@@ -156,6 +156,8 @@ final class Worker {
             case .connection(let fd): open(fd)
             case .completion(let completion): deliver(completion)
             case .linesReady(let connection): connections[connection]?.linesReady()
+            case .verdict(let verdict, let connection): connections[connection]?.take(verdict)
+            case .accountsChanged: for connection in Array(connections.values) { connection.renewGrant() }
             case .drain: drain()
             case .stop: isStopping = true
             }

@@ -8,6 +8,7 @@ struct OptionSpec: Sendable {
     /// The headings of `--help`.
     enum Group: String, CaseIterable, Sendable {
         case network = "Network"
+        case access = "Access"
         case memory = "Memory tier"
         case disk = "Disk tier"
         case life = "Life of entries"

@@ -5,7 +5,7 @@ import Primitives
 
 extension OptionSpec {
     /// Every option, in the order of the sample configuration.
-    static let table: [OptionSpec] = network + memory + disk + life + log
+    static let table: [OptionSpec] = network + access + memory + disk + life + log
 
     private static let year = TimeSpan.seconds(365 * 86_400)
     private static let anySpan = TimeSpan.seconds(1)...TimeSpan.seconds(100 * 365 * 86_400)
@@ -60,6 +60,27 @@ extension OptionSpec {
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
             sample: "cache-daemon", "User to become when started as root."),
+        .option(
+            "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
+            "Serve addresses that others can reach without authentication or encryption.",
+            "Otherwise `listen` takes only loopback addresses where neither is set up."),
+    ]
+
+    private static let access: [OptionSpec] = [
+        .option(
+            "auth.file", flag: "auth-file", short: "Y", .access,
+            .optionalText(
+                \.access.accountFile, valueName: "FILE", range: "a path of at most 4000 bytes", bytesMax: 4000),
+            absence: "no authentication", sample: "/etc/cache-daemon/accounts",
+            "Clients must authenticate themselves against this file.",
+            """
+            Lines name:password as for memcached's -Y, crypt(3) hashes instead of passwords, and rights; see \
+            docs/OPERATIONS.md. Only its owner may read it. A reload reads it again.
+            """),
+        .option(
+            "auth.timeout", flag: "auth-timeout", .access,
+            .span(\.access.loginTimeout, TimeSpan(milliseconds: 100)...TimeSpan.seconds(3600)), reloads: true,
+            "How long a client may take to authenticate itself.", "Then its connection is closed."),
     ]
 
     private static let memory: [OptionSpec] = [
@@ -121,6 +142,25 @@ extension OptionSpec {
             "Disk tier after an unclean reboot: discard or keep.",
             "keep may bring back old values and deleted entries. With durability always it is kept and correct."),
         .option(
+            "disk.write", flag: "disk-write", .disk, .choice(\.disk.write, valueName: "WHEN"),
+            "When entries are written to disk: through or on_evict.",
+            """
+            through: when they are stored. on_evict: when they leave memory for room, and at a clean stop; what is \
+            only in memory is lost with the process. Values above `memory.value_max` are always written at once.
+            """),
+        .option(
+            "disk.admission", flag: "disk-admission", .disk, .choice(\.disk.admission, valueName: "WHICH"),
+            "Which entries are written to disk: all or second_hit.",
+            """
+            second_hit: those that were read since they were stored, and those whose key was seen before; what was \
+            wanted once only never costs a write.
+            """),
+        .option(
+            "disk.write_budget", flag: "disk-write-budget", .disk,
+            .optionalSize(\.disk.writeBudget, 1 << 20...1 << 50), absence: "unlimited", sample: "50GiB",
+            "Bytes of entries written to disk in a day.",
+            "Given out evenly, saved for up to an hour. Entries beyond it stay in memory until they are evicted."),
+        .option(
             "disk.journal", flag: "disk-journal", .disk, .size(\.disk.journalBytes, 1 << 20...1 << 34),
             "Size of the journal file.",
             "Changes wait there for the index. At most an eighth of `disk.limit`."
@@ -147,6 +187,11 @@ extension OptionSpec {
     private static let log: [OptionSpec] = [
         .option(
             "log.level", flag: "log-level", .log, .choice(\.logLevel, valueName: "LEVEL"), reloads: true,
-            "How much to log: error, warning, notice, info or debug.", "-v is info, -vv is debug.")
+            "How much to log: error, warning, notice, info or debug.", "-v is info, -vv is debug."),
+        .option(
+            "log.slow", flag: "log-slow", .log,
+            .span(\.slowThreshold, TimeSpan(milliseconds: 1)...TimeSpan.seconds(3600)), reloads: true,
+            "Keep requests that take so long in the slow log.",
+            "It is in memory and shown by `cache-stats slow`; nothing is written."),
     ]
 }

@@ -41,11 +41,24 @@ struct Settings: Equatable, Sendable {
     var optionsWithoutEffect: [String] = []
     /// The user to become when started as root.
     var user: String?
+    /// Whether addresses that others can reach may be served without authentication and encryption.
+    var allowsInsecure = false
 
+    var access = Access()
     var memory = Memory()
     var disk = Disk()
     var timeToLive = TimeToLive()
     var logLevel = LogLevel.notice
+    /// Requests that take so long are kept in the slow log.
+    var slowThreshold = TimeSpan(milliseconds: 20)
+
+    /// Who may use the server.
+    struct Access: Equatable, Sendable {
+        /// The file of accounts; nil: whoever can connect.
+        var accountFile: String?
+        /// How long a client may take to authenticate itself.
+        var loginTimeout = TimeSpan.seconds(10)
+    }
 
     /// The memory tier.
     struct Memory: Equatable, Sendable {
@@ -74,6 +87,12 @@ struct Settings: Equatable, Sendable {
         var freeBytesMin: Int?
         /// Values up to so many bytes stand in the index, larger ones in files of their own.
         var inlineBytesMax = 20 << 10
+        /// When entries are written.
+        var write = DiskWriteMode.through
+        /// Which entries are written.
+        var admission = DiskAdmission.all
+        /// Bytes of entries that may be written in a day.
+        var writeBudget: Int?
         var durability = Durability.process
         var afterPowerLoss = PowerLossPolicy.discard
         /// Size of the journal file, in bytes.

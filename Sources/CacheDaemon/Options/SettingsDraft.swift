@@ -2,6 +2,7 @@
 //
 // Every value remembers where it came from, so that a rule that two options break together can name the place.
 
+import CacheEngine
 import ConfigFile
 import Glibc
 import Primitives
@@ -100,6 +101,7 @@ struct SettingsDraft: Sendable {
     /// The settings, once everything agrees; nil if anything is wrong, which is then in `problems`.
     mutating func finish(environment: [String: String]) -> Settings? {
         resolveListen()
+        resolveExposure()
         resolveDirectory(environment)
         resolveSizes()
         if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
@@ -125,6 +127,16 @@ struct SettingsDraft: Sendable {
         if settings.listen.isEmpty, settings.unixPath == nil {
             blame(["port"], "nothing to listen on: TCP is off and no Unix socket is set")
         }
+    }
+
+    /// Refuses to serve strangers unprotected, unless told so.
+    private mutating func resolveExposure() {
+        guard !settings.allowsInsecure, !settings.isProtected else { return }
+        guard let open = settings.listen.first(where: { !$0.isLoopback }) else { return }
+        blame(
+            ["listen"],
+            "\(open.host) can be reached from outside, without authentication or encryption; set auth.file, or "
+                + "allow_insecure = yes in a network that you trust")
     }
 
     private mutating func resolveDirectory(_ environment: [String: String]) {
@@ -173,6 +185,13 @@ struct SettingsDraft: Sendable {
             }
         }
         guard settings.disk.isEnabled else { return }
+        let disk = settings.disk
+        if disk.durability == .always, disk.write != .through || disk.admission != .all || disk.writeBudget != nil {
+            blame(
+                ["disk.write", "disk.admission", "disk.write_budget"],
+                "disk.durability always writes every entry at once: disk.write, disk.admission and disk.write_budget "
+                    + "must have their defaults")
+        }
         if origins["disk.journal"] == nil {
             settings.disk.journalBytes = min(settings.disk.journalBytes, settings.disk.bytesMax / 8)
         } else if settings.disk.journalBytes > settings.disk.bytesMax / 8 {

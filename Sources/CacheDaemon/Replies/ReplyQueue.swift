@@ -61,6 +61,8 @@ final class Slot {
     }
 
     let purpose: Purpose
+    /// When it was asked, in ns of the boot clock.
+    let asked: Int64
     var answer = Answer.pending
     /// What `gat` found, while its touch waits.
     var untouched: Answer?
@@ -71,7 +73,10 @@ final class Slot {
     /// The replies after this part.
     var following = Output()
 
-    init(_ purpose: Purpose) { self.purpose = purpose }
+    init(_ purpose: Purpose, asked: Int64 = 0) {
+        self.purpose = purpose
+        self.asked = asked
+    }
 
     /// Whether the slot asks what a key holds.
     var isRead: Bool { if case .commit = purpose { false } else { true } }

@@ -13,13 +13,22 @@ struct Turn: ~Copyable {
     let service: Service
     let counters: Counters
     /// Where the engine's answers go.
-    let completions: any CompletionQueue & ConnectionWaker
+    let completions: any CompletionQueue & ConnectionWaker & LoginReceiver
     /// Whether replies to changes wait until these are durable.
     let waitsForCommit: Bool
     /// Whether every request is logged.
     private(set) var tracesRequests = false
     /// The time of all decisions of this turn.
     private(set) var now = Instant(milliseconds: 0)
+    /// The same in ns, for measuring.
+    private(set) var began: Int64 = 0
+    /// What is recorded about turns.
+    var recorder: TurnRecorder
+    private let slow: SlowLog
+    /// Whether the keys of this turn are noted.
+    private(set) var isSampled = false
+    /// Whether nobody wants to know about the requests of this turn.
+    private(set) var isPlain = true
     /// What somebody wants to know about the requests of this turn.
     private(set) var observation: Observation = []
     /// The connection whose turn it is, as log lines name it.
@@ -31,21 +40,55 @@ struct Turn: ~Copyable {
     /// Empty between turns.
     var output = Output()
 
-    init(service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker) {
+    init(
+        service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker & LoginReceiver
+    ) {
         cache = service.cache
         self.service = service
         self.counters = counters
         self.completions = completions
         waitsForCommit = service.cache.waitsForCommit
+        recorder = TurnRecorder(service.telemetry.makeWorker(now: service.startedAt))
+        slow = service.telemetry.slow
     }
 
-    /// Begins the turn of one connection.
-    mutating func begin(descriptor: Int32 = -1) {
-        now = cache.clock.now()
+    /// Begins the turn of one connection; `executes` unless it is only about an answer of the engine's.
+    mutating func begin(descriptor: Int32 = -1, executes: Bool = true) {
+        began = cache.clock.nanoseconds()
+        now = Instant(milliseconds: began / 1_000_000)
         requestsLeft = Self.requestsMax
         tracesRequests = service.log.isOn(.debug)
         observation = service.watchers.observation
+        isSampled = executes && recorder.wantsSample(now)
+        isPlain = observation.isEmpty && !isSampled
         self.descriptor = descriptor
+    }
+
+    /// Records what was executed in this turn, whose replies are with the kernel.
+    @inline(__always)
+    mutating func end() {
+        guard requestsLeft != Self.requestsMax else { return }
+        let nanoseconds = cache.clock.nanoseconds() &- began
+        recorder.record(counters, nanoseconds: nanoseconds, sampled: isSampled, now)
+        if nanoseconds >= slow.threshold { noteSlow(nanoseconds) }
+    }
+
+    private func noteSlow(_ nanoseconds: Int64) {
+        slow.add(
+            SlowRequest(
+                time: cache.clock.wall(), nanoseconds: nanoseconds, place: .worker, command: "turn",
+                requests: Self.requestsMax - requestsLeft, key: [], descriptor: descriptor))
+    }
+
+    /// Records one request that was asked at `since` (in ns) and has waited for the engine until this turn.
+    func noteWait(_ kind: LatencyKind, since: Int64, key: [UInt8]) {
+        let nanoseconds = began &- since
+        recorder.record(kind, nanoseconds: nanoseconds)
+        guard nanoseconds >= slow.threshold else { return }
+        slow.add(
+            SlowRequest(
+                time: cache.clock.wall(), nanoseconds: nanoseconds, place: kind == .changeDisk ? .write : .disk,
+                command: kind.command, requests: 1, key: key, descriptor: descriptor))
     }
 
     /// The point in time that a client's expiry means.

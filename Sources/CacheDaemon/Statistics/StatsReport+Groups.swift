@@ -31,7 +31,7 @@ extension StatsReport {
         reply.appendStatistic("tcp_backlog", UInt64(ListeningSocket.backlog))
         reply.appendStatistic("binding_protocol", "ascii")
         reply.appendStatistic("auth_enabled_sasl", "no")
-        reply.appendStatistic("auth_enabled_ascii", "no")
+        reply.appendStatistic("auth_enabled_ascii", settings.access.accountFile?.replacing(" ", with: "%20") ?? "no")
         reply.appendStatistic("item_size_max", UInt64(settings.entryBytesMax))
         reply.appendStatistic("maxconns_fast", "yes")
         appendCrawlerSettings(service, &reply)
@@ -46,6 +46,8 @@ extension StatsReport {
         reply.appendStatistic("disk_dir", settings.disk.directory.replacing(" ", with: "%20"))
         reply.appendStatistic("disk_limit", UInt64(settings.disk.bytesMax))
         reply.appendStatistic("disk_durability", settings.disk.durability.rawValue)
+        reply.appendStatistic("disk_write", settings.disk.write.rawValue)
+        reply.appendStatistic("disk_admission", settings.disk.admission.rawValue)
     }
 
     /// There is one LRU list: its segments take no share of the memory, and nothing moves between size classes.

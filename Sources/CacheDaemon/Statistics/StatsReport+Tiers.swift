@@ -50,6 +50,12 @@ extension StatsReport {
         reply.appendStatistic("disk_expirations", UInt64(disk.expirations))
         reply.appendStatistic("disk_write_errors", UInt64(disk.writeErrors))
         reply.appendStatistic("disk_read_errors", UInt64(disk.readErrors))
+        reply.appendStatistic("disk_admitted", UInt64(disk.admittedEntries))
+        reply.appendStatistic("disk_admitted_bytes", UInt64(disk.admittedBytes))
+        reply.appendStatistic("disk_not_admitted_policy", UInt64(disk.notAdmittedByPolicy))
+        reply.appendStatistic("disk_not_admitted_budget", UInt64(disk.notAdmittedByBudget))
+        reply.appendStatistic("disk_not_admitted_room", UInt64(disk.notAdmittedForRoom))
+        reply.appendStatistic("disk_device_bytes", UInt64(disk.deviceBytes))
         reply.appendStatistic("disk_quarantines", UInt64(disk.quarantines))
         if let error = disk.lastError { reply.appendStatistic("disk_last_error", Self.oneWord(error)) }
     }
@@ -86,6 +92,12 @@ extension CacheStatistics {
             rest.disk?.readBytes = disk.readBytes - before.readBytes
             rest.disk?.writtenBytes = disk.writtenBytes - before.writtenBytes
             rest.disk?.evictedBytes = disk.evictedBytes - before.evictedBytes
+            rest.disk?.admittedEntries = disk.admittedEntries - before.admittedEntries
+            rest.disk?.admittedBytes = disk.admittedBytes - before.admittedBytes
+            rest.disk?.notAdmittedByPolicy = disk.notAdmittedByPolicy - before.notAdmittedByPolicy
+            rest.disk?.notAdmittedByBudget = disk.notAdmittedByBudget - before.notAdmittedByBudget
+            rest.disk?.notAdmittedForRoom = disk.notAdmittedForRoom - before.notAdmittedForRoom
+            rest.disk?.deviceBytes = disk.deviceBytes - before.deviceBytes
         }
         return rest
     }

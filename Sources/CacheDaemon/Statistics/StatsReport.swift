@@ -26,6 +26,13 @@ struct StatsReport: Sendable {
         case "conns": appendConnections(service, &reply)
         // memcached lists its disk pages here; we have none.
         case "extstore": break
+        case "windows": appendWindows(service, &reply)
+        case "options": appendOptions(service, &reply)
+        case "latency": appendLatencies(service, &reply)
+        case "hot" where service.allowsDumps: appendHotKeys(service, &reply)
+        case "big" where service.allowsDumps: appendBigEntries(service, &reply)
+        case "slow" where service.allowsDumps: appendSlowRequests(service, &reply)
+        case "hot", "big", "slow": return reply.append(.error(.keyStatsNotAllowed))
         case "reset":
             service.resetCounters()
             return reply.append(.reset)
@@ -57,6 +64,8 @@ struct StatsReport: Sendable {
         appendMemory(engine, &reply)
         reply.appendStatistic("binary_rejected", counters[.binaryRejected])
         reply.appendStatistic("stalled_kicks", counters[.stalledKicks])
+        reply.appendStatistic("auth_timeouts", counters[.loginTimeouts])
+        reply.appendStatistic("requests_not_permitted", counters[.requestsNotPermitted])
         appendTiers(engine, &reply)
     }
 
@@ -100,7 +109,8 @@ struct StatsReport: Sendable {
         ("decr_misses", .decrementMisses), ("decr_hits", .decrementHits),
         ("cas_misses", .casMisses), ("cas_hits", .casHits), ("cas_badval", .casMismatches),
         ("touch_hits", .touchHits), ("touch_misses", .touchMisses),
-        ("store_too_large", .valuesTooLarge), ("store_no_memory", .valuesWithoutMemory), ("idle_kicks", .idleKicks),
+        ("store_too_large", .valuesTooLarge), ("store_no_memory", .valuesWithoutMemory),
+        ("auth_cmds", .loginCommands), ("auth_errors", .loginFailures), ("idle_kicks", .idleKicks),
     ]
 
     private func appendTraffic(

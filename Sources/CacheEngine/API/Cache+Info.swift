@@ -82,6 +82,9 @@ extension Cache {
                     return .known(block.deadline > now ? EntryInfo(block, now: now) : nil)
                 }
                 guard let disk, disk.isServing else { return .known(nil) }
+                if let leaving = shard.flights[hash]?.demoted {
+                    return .known(leaving.deadline > now ? EntryInfo(leaving, now: now) : nil)
+                }
                 guard let write = shard.pending.find(hash) else { return .onDisk(touched: nil) }
                 switch write.kind {
                 case .deletion, .barred: return .known(nil)

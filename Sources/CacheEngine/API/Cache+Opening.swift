@@ -42,6 +42,10 @@ extension DiskOptions {
         if bytesMax < Self.bytesMaxLeast { return "disk.bytesMax: less than \(Self.bytesMaxLeast)" }
         if let entries = entriesMax, entries < 1 { return "disk.entriesMax: less than 1; nil is unlimited" }
         if let age = ageMax, age < 1 { return "disk.ageMax: less than 1 ms; nil is unlimited" }
+        if let budget = writeBudget, budget < 1 { return "disk.writeBudget: less than 1; nil is unlimited" }
+        if durability == .always, write != .through || admission != .all || writeBudget != nil {
+            return "disk.durability: always needs every entry on disk: no other write, admission or writeBudget"
+        }
         if readers < 1 || readers > 64 { return "disk.readers: not 1 to 64" }
         if trimInterval < 1 { return "disk.trimInterval: less than 1 ms" }
         if journalBytes < 0 || journalBytes > 1 << 40 { return "disk.journalBytes: not 0 to 1 TiB" }

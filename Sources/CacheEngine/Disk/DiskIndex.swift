@@ -37,6 +37,9 @@ final class DiskIndex {
     private var failedCommit = false
     var lastPageCount = 0
     var lastFreePages = 0
+    /// Bytes written to log and database that `takeWrittenBytes` has not told yet, and the log's size when last seen.
+    var writtenBytes = 0
+    var lastWALBytes = 0
     let pageSize: Int
 
     /// Opens the index of `directory`, making it if there is none.

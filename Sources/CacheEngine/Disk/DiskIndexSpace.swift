@@ -56,12 +56,31 @@ extension DiskIndex {
     /// That readers were in the way is no error: the result says how far it came.
     func checkpoint(_ mode: CheckpointMode) throws(DiskError) -> CheckpointResult {
         let open = try ready("checkpoint")
+        noteLogGrowth()
+        defer { lastWALBytes = walBytes }
         return try DiskError.wrapping { () throws(SQLiteError) in
             let done = try open.connection.checkpoint(mode == .passive ? .passive : .truncate)
+            // An emptied log reports no frames: what was in it has been copied, less pages that were in it twice.
+            writtenBytes += mode == .truncate && done.walFrames == 0 ? lastWALBytes : done.copiedFrames * pageSize
             return CheckpointResult(
                 walFrames: done.walFrames, copiedFrames: done.copiedFrames,
                 isComplete: !done.wasBusy && done.walFrames == done.copiedFrames)
         }
+    }
+
+    /// Bytes written to log and database since the last call.
+    ///
+    /// Pages that a checkpoint copied once for several commits are counted with each: an upper bound.
+    func takeWrittenBytes() -> Int {
+        noteLogGrowth()
+        defer { writtenBytes = 0 }
+        return writtenBytes
+    }
+
+    private func noteLogGrowth() {
+        let now = walBytes
+        writtenBytes += max(0, now - lastWALBytes)
+        lastWALBytes = now
     }
 
     /// Copies everything into the database file and waits until it is on disk, for a clean stop.

@@ -30,6 +30,7 @@ final class DiskReader {
             case .upload(let upload): upload.run()
             case .readChunk(let stream, let waiter): stream.run(waiter)
             case .removeFile(let generation): disk.removeFile(generation)
+            case .demote(let file, let flight, let demoter): demoter.run(file, flight)
             case .run(let body): body(self)
             }
         }
@@ -277,21 +278,8 @@ final class DiskReader {
         #if DEBUG
             SeededBug.spoilPresent(of: file, currentIndex(), files)
         #endif
-        if let block { unsafe write(block.value, to: file) } else { file.finish(.failed) }
+        if let block { unsafe disk.write(block.value, to: file) } else { file.finish(.failed) }
         waiter.complete(.retry)
-    }
-
-    /// Writes `value` as the whole of `file`.
-    func write(_ value: UnsafeRawBufferPointer, to file: DraftFile) {
-        do {
-            var writer = try disk.createFile(file)
-            // SAFETY: the caller keeps `value` until this returns; the writer keeps no pointer.
-            try unsafe writer.append(value)
-            file.finish(.finished(try writer.finish(sync: disk.syncsFiles)))
-        } catch {
-            disk.noteWriteFailure(error)
-            file.finish(.failed)
-        }
     }
 }
 

@@ -33,6 +33,7 @@ enum DiskJob: Sendable {
     case upload(ValueUpload)
     case readChunk(ValueStream, Waiter)
     case removeFile(UInt64)
+    case demote(DraftFile, Flight, Demoter)
     case run(@Sendable (DiskReader) -> Void)
 }
 
@@ -75,6 +76,8 @@ final class DiskTier: Sendable {
     let journal: Journal
     let generations: Generations
     let counters = DiskCounters()
+    /// Which entries are written, and when.
+    let policy: AdmissionPolicy
     /// Limits that may change at run time.
     let limits: Guarded<DiskLimits>
     /// Guards the writer's inbox.
@@ -124,6 +127,7 @@ final class DiskTier: Sendable {
         self.memory = memory
         unsafe confinedDirectory = start.confinedDirectory
         generations = start.generations
+        policy = AdmissionPolicy(options, shards: memory.shards.count)
         limits = Guarded(DiskLimits(options), rank: .leaf)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
         self.inbox = inbox
@@ -379,7 +383,7 @@ final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
         case quarantines, orphansRemoved
-        case readBytes, writtenBytes, evictedBytes
+        case readBytes, writtenBytes, evictedBytes, deviceBytes
     }
 
     private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)

@@ -279,6 +279,7 @@ final class DiskWriter {
 
     func publishReport() {
         guard let index else { return }
+        disk.counters.add(index.takeWrittenBytes(), to: .deviceBytes)
         var news = DiskReport(index, lastError: nil)
         disk.report.withLock { report in
             news.lastError = report.lastError

@@ -56,7 +56,10 @@ final class DraftFile: Sendable {
 
     var hasFailed: Bool { state.withLock { if case .failed = $0.progress { true } else { false } } }
 
-    func finish(_ progress: Progress) { state.withLock { $0.progress = progress } }
+    func finish(_ progress: Progress) {
+        state.withLock { $0.progress = progress }
+        if case .finished(let file) = progress { disk.counters.add(file.fileBytes, to: .deviceBytes) }
+    }
 
     func adopt() { state.withLock { $0.isAdopted = true } }
 

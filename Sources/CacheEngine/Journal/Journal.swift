@@ -31,6 +31,7 @@ final class Journal: Sendable {
     /// Held for one memcpy and one checksum. Taken after a shard's lock.
     private let state: Guarded<State>
     let capacity: Int
+    private let firstHead: UInt64
     private let seed: UInt64
     // SAFETY: a shared mapping of `headerBytes + capacity` bytes, unmapped in deinit. Bytes between tail and head are
     // written once, under `state`, before head passes them; readers only follow positions below head.
@@ -45,6 +46,7 @@ final class Journal: Sendable {
     /// `wake` is called after an append when the writer was idle.
     init(_ file: JournalFile, wake: @escaping @Sendable () -> Void) {
         capacity = file.capacity
+        firstHead = file.head
         seed = file.seed
         unsafe mapping = file.mapping
         self.wake = wake
@@ -150,6 +152,9 @@ final class Journal: Sendable {
     var extent: (tail: UInt64, head: UInt64, sequence: UInt64) {
         state.withLock { ($0.tail, $0.head, $0.sequence) }
     }
+
+    /// Bytes appended since it was opened.
+    var appendedBytes: Int { state.withLock { Int($0.head - firstHead) } }
 
     /// Bytes between tail and head.
     var usedBytes: Int { state.withLock { Int($0.head - $0.tail) } }

@@ -66,8 +66,8 @@ struct JournalFile {
     /// `indexSequence`.
     ///
     /// With `replays`, records of the same boot after that sequence are kept; otherwise, and when anything about the
-    /// file is in doubt, it starts empty at `indexSequence`. A barred flag is kept from another boot, too. With `syncs`,
-    /// a new file is on the device on return: what is to survive a power cut needs its header.
+    /// file is in doubt, it starts empty at `indexSequence`. A barred flag is kept from another boot, too. With
+    /// `syncs`, a new file is on the device on return: what is to survive a power cut needs its header.
     static func open(
         descriptor: Int32, capacity wanted: Int, seed: UInt64, boot: UInt64, replays: Bool, indexSequence: UInt64,
         syncs: Bool = false

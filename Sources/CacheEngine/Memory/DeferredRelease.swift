@@ -2,9 +2,9 @@
 //
 // Giving a value of a megabyte back takes as long as many requests; whoever removes or replaces one does not pay for
 // it: the background thread does. What waits here still takes memory that no limit counts, so it is little: beyond
-// that, the caller frees for himself. malloc keeps what is freed for values to come; when values are replaced by smaller
-// entries there are none, so the background thread lets malloc give whole pages back whenever these values have come to
-// take much less than before.
+// that, the caller frees for himself. malloc keeps what is freed for values to come; when values are replaced by
+// smaller entries there are none, so the background thread lets malloc give whole pages back whenever these values have
+// come to take much less than before.
 
 import CMalloc
 import Primitives

@@ -38,11 +38,13 @@ struct EntryHeader {
     /// Readers that hold the value past the shard lock.
     ///
     /// A linked block may have pins; an unlinked one dies with them.
+    /// The highest bit says that there is extended data, which never changes.
     var pins: UInt16 = 0
     /// The access time that the index knows, in minutes of the boot clock, truncated.
     var knownAccess: UInt16 = 0
 
     static let freeSlot = UInt8.max
+    static let extended: UInt16 = 1 << 15
 }
 
 /// Where the value of a stub is: the generation names the file, the sum proves it.
@@ -92,7 +94,7 @@ struct EntryBlock: Equatable, @unchecked Sendable {
             if let base = source.baseAddress { unsafe payload.copyMemory(from: base, byteCount: source.count) }
         }
         if !extended.isEmpty {
-            unsafe raw.pointee.marks.insert(.extended)
+            unsafe raw.pointee.pins = EntryHeader.extended
             unsafe (payload + key.count).storeBytes(of: UInt16(extended.count), as: UInt16.self)
             unsafe extended.withUnsafeBytes { source in
                 guard let base = source.baseAddress else { return }
@@ -213,23 +215,22 @@ struct EntryBlock: Equatable, @unchecked Sendable {
         nonmutating set { unsafe raw.pointee.valueBytes = UInt32(newValue) }
     }
     var keyBytes: Int { unsafe Int(raw.pointee.keyBytes) }
-    private var hasExtended: Bool { unsafe raw.pointee.marks.contains(.extended) }
+    private var hasExtended: Bool { unsafe raw.pointee.pins & EntryHeader.extended != 0 }
     var extendedBytes: Int { hasExtended ? unsafe Int((payload + keyBytes).loadUnaligned(as: UInt16.self)) : 0 }
     var flags: UInt32 {
         get { unsafe raw.pointee.flags }
         nonmutating set { unsafe raw.pointee.flags = newValue }
     }
-    /// All marks but `extended`, which never changes.
     var marks: EntryMarks {
-        get { unsafe raw.pointee.marks.subtracting(.extended) }
-        nonmutating set {
-            unsafe raw.pointee.marks = newValue.subtracting(.extended).union(raw.pointee.marks.intersection(.extended))
-        }
+        get { unsafe raw.pointee.marks }
+        nonmutating set { unsafe raw.pointee.marks = newValue }
     }
+    /// At most `pinsMax`.
     var pins: UInt16 {
-        get { unsafe raw.pointee.pins }
-        nonmutating set { unsafe raw.pointee.pins = newValue }
+        get { unsafe raw.pointee.pins & Self.pinsMax }
+        nonmutating set { unsafe raw.pointee.pins = raw.pointee.pins & EntryHeader.extended | newValue }
     }
+    static let pinsMax = EntryHeader.extended - 1
     var knownAccess: UInt16 {
         get { unsafe raw.pointee.knownAccess }
         nonmutating set { unsafe raw.pointee.knownAccess = newValue }
@@ -292,6 +293,20 @@ struct EntryBlock: Equatable, @unchecked Sendable {
         unsafe copy.raw.pointee.newer = 0
         unsafe copy.raw.pointee.older = 0
         return copy
+    }
+
+    /// A loose block with the same value: if it lies apart, with the very same; nil when the kernel refuses memory.
+    ///
+    /// One of both is to be given up: this by `Shard.replaceByTwin`, or the other by `freeTwin`.
+    func looseTwin() -> EntryBlock? {
+        // SAFETY: the room is as large as the block, which the caller's lock keeps.
+        guard let room = unsafe malloc(blockBytes) else { return nil }
+        return unsafe copy(to: room)
+    }
+
+    /// Gives a twin up, but not the value.
+    func freeTwin() {
+        unsafe Glibc.free(raw)
     }
 }
 

@@ -9,9 +9,9 @@ extension EntryMarks {
     /// The index knows that the entry was read since it was stored.
     static let readMarkOnDisk = EntryMarks(rawValue: 1 << 5)
 
-    /// The block has extended data.
-    static let extended = EntryMarks(rawValue: 1 << 4)
+    /// Index or journal hold just this entry for the key.
+    static let onDisk = EntryMarks(rawValue: 1 << 4)
 
     /// What of the marks goes to disk.
-    var persistent: EntryMarks { subtracting([.stub, .unlinked, .readMarkOnDisk, .extended]) }
+    var persistent: EntryMarks { subtracting([.stub, .unlinked, .readMarkOnDisk, .onDisk]) }
 }

@@ -7,7 +7,7 @@ extension MemoryTier {
     func dress(_ block: EntryBlock, _ metadata: EntryMetadata) {
         block.cas = metadata.cas
         block.flags = metadata.flags
-        block.marks = metadata.marks.persistent
+        block.marks = metadata.marks.persistent.union(.onDisk)
         block.deadline = instant(metadata.deadline)
         block.written = instant(metadata.written).bootSeconds
         block.accessed = instant(metadata.accessed).bootSeconds
@@ -188,6 +188,6 @@ extension Shard {
         let header = disk.journal.record(at: write.position).header
         block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
         block.cas = header.cas
-        block.marks = EntryMarks(rawValue: header.marks).union(block.isStub ? .stub : [])
+        block.marks = EntryMarks(rawValue: header.marks).union(block.marks.intersection([.stub, .onDisk]))
     }
 }

@@ -151,6 +151,18 @@ final class MemoryTier: Sendable {
 
     // MARK: All shards at once
 
+    /// Sets what becomes of evicted entries: nil, nothing.
+    ///
+    /// `seenSlots` is the size of each shard's memory of keys; nil: none is kept.
+    func setDemoter(_ demoter: Demoter?, seenSlots: Int? = nil) {
+        for shard in shards {
+            shard.withLock { shard in
+                shard.demoter = demoter
+                shard.seen = seenSlots.map { SeenKeys(count: $0) }
+            }
+        }
+    }
+
     /// Runs `inner` while holding every shard's lock, then `each` for every shard, still under its lock.
     ///
     /// The one place where a thread holds two locks of one rank: always all of them, always in index order.

@@ -59,6 +59,17 @@ extension Shard {
         heap.free(block)
     }
 
+    /// Takes a block without pins out for good, whose loose twin has its value from now on.
+    mutating func replaceByTwin(_ block: EntryBlock) {
+        table.remove(block)
+        detach(block)
+        bytes &-= block.accountedBytes
+        let count = block.apartBytes
+        apartBytes &-= count
+        release.noteFreed(count)
+        heap.free(block)
+    }
+
     // MARK: Room
 
     /// A slot of `count` bytes for an entry of `total`, whatever has to be given up for it.
@@ -95,7 +106,7 @@ extension Shard {
 
     /// By how much of the limit the shard's memory may exceed it: a slab or two of every class in use must fit.
     private static let wasteShare = 32
-    private static let wasteBytesMin = 256 << 10
+    private static let wasteBytesMin = 1 << 20
 
     @inline(__always)
     private func isWasteful(adding count: Int) -> Bool {

@@ -48,6 +48,11 @@ struct Shard: ~Copyable {
 
     var entries: Int { table.count }
 
+    /// Who brings evicted entries to disk; nil: they are there already, or have to go.
+    var demoter: Demoter?
+    /// Keys that were seen lately; nil if nobody asks.
+    var seen: SeenKeys?
+
     let release: DeferredRelease
     /// Of the hash of keys.
     private let seed: UInt64
@@ -135,6 +140,12 @@ struct Shard: ~Copyable {
     @inline(__always)
     func mayBeOnDisk(_ hash: UInt64) -> Bool { filter?.mayContain(hash) ?? true }
 
+    /// Whether the key was seen before, or may be on disk; notes it.
+    mutating func isKnown(_ hash: UInt64) -> Bool {
+        let isSeen = seen?.insert(hash) ?? true
+        return isSeen || filter?.mayContain(hash) ?? false || pending.find(hash)?.kind == .entry
+    }
+
     mutating func installFilter(_ filter: consuming ResidencyFilter?) { self.filter = filter }
 
     mutating func changeFilter(_ body: (inout ResidencyFilter) -> Void) {
@@ -172,6 +183,7 @@ struct Shard: ~Copyable {
         counters.lastEvictionIdle = Int(now.bootSeconds) - Int(victim.accessed)
         noteAccess(victim)
         log.record(.evicted, victim)
+        if let demoter, demoter.takes(victim, &self, now: now) { return }
         unlink(victim, into: &garbage)
     }
 

@@ -18,6 +18,14 @@ struct ShardCounters {
     var barredWrites = 0
     /// Of the expirations, those found by a sweep and not on the way of a client.
     var sweptExpirations = 0
+    /// Entries that went to disk, by whatever operation, and the bytes of their values.
+    var admittedEntries = 0
+    var admittedBytes = 0
+    /// Entries that left memory without ever having been on disk: not wanted by the rules, over the budget, or because
+    /// journal or demotion had no room.
+    var notAdmittedByPolicy = 0
+    var notAdmittedByBudget = 0
+    var notAdmittedForRoom = 0
     /// Of the misses, lookups that found an entry whose time was over.
     var expiredLookups = 0
     /// Of the misses, lookups of entries that a flush had removed, as far as it is remembered.

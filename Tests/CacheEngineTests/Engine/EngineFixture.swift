@@ -85,8 +85,8 @@ final class EngineFixture {
         held = nil
     }
 
-    /// Evicts everything from memory, leaving it on disk.
-    func dropMemory() {
+    /// Evicts everything from memory, leaving it on disk; with `waits`, returns when large values are in their files.
+    func dropMemory(waits: Bool = true) {
         for shard in cache.memory.shards {
             var garbage = Garbage()
             shard.withLock { shard in
@@ -95,6 +95,10 @@ final class EngineFixture {
                 }
             }
             garbage.free()
+        }
+        guard waits, cache.disk?.policy.demotes == true else { return }
+        until {
+            cache.memory.shards.allSatisfy { $0.withLock { !$0.flights.values.contains(where: \.isDemotion) } }
         }
     }
 }

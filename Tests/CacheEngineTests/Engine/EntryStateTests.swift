@@ -18,14 +18,20 @@ enum Place: String, CaseIterable, CustomTestStringConvertible {
     var isStub: Bool { self == .stub }
 }
 
-/// An entry in a place.
+/// An entry in a place, in a cache that writes entries when they are stored or when they leave memory.
 private struct Scene {
     let fixture: EngineFixture
     let value: [UInt8]
     var cache: Cache { fixture.cache }
 
-    init(_ place: Place, value small: [UInt8] = Array("10".utf8), timeToLive: Duration? = .seconds(1000)) throws {
-        fixture = try EngineFixture { $0.memory.valueBytesMax = 100_000 }
+    init(
+        _ place: Place, value small: [UInt8] = Array("10".utf8), timeToLive: Duration? = .seconds(1000),
+        write: DiskWriteMode = .through
+    ) throws {
+        fixture = try EngineFixture {
+            $0.memory.valueBytesMax = 100_000
+            $0.disk?.write = write
+        }
         value = place.isStub ? [UInt8](repeating: 3, count: 400_000) : place.isFile ? small + Self.padding : small
         if place == .journal || place == .fileInJournal { fixture.holdWriter() }
         try fixture.cache.set(value, forKey: "k", timeToLive: timeToLive, flags: 5, extended: [8, 9])
@@ -70,44 +76,50 @@ private struct Scene {
 }
 
 @Suite struct EntryStateTests {
-    @Test(arguments: Place.allCases) func `get`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `get`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(scene.cache.entry(forKey: "k")?.extended == [8, 9])
         try scene.expect(scene.value)
     }
 
-    @Test(arguments: Place.allCases) func `add is refused`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `add is refused`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(try scene.cache.add([1], forKey: "k") == nil)
         try scene.expect(scene.value)
     }
 
-    @Test(arguments: Place.allCases) func `replace`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `replace`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(try scene.cache.replace([1], forKey: "k", flags: 6) != nil)
         try scene.expect([1], timeToLive: nil, flags: 6)
     }
 
-    @Test(arguments: Place.allCases) func `set over it, small and large`(place: Place) throws {
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `set over it, small and large`(place: Place, write: DiskWriteMode) throws {
         for size in [0, 1, 20_480, 20_481, 300_000] {
-            let scene = try Scene(place)
+            let scene = try Scene(place, write: write)
             let value = [UInt8](repeating: 4, count: size)
             try scene.cache.set(value, forKey: "k", flags: 1)
             try scene.expect(value, timeToLive: nil, flags: 1)
         }
     }
 
-    @Test(arguments: Place.allCases) func `append and prepend`(place: Place) throws {
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `append and prepend`(place: Place, write: DiskWriteMode) throws {
         for addition in [[1], [UInt8](repeating: 2, count: 25_000), [UInt8](repeating: 2, count: 200_000)] {
-            let scene = try Scene(place)
+            let scene = try Scene(place, write: write)
             #expect(try scene.cache.append(addition, toValueForKey: "k") != nil)
             #expect(try scene.cache.prepend(addition, toValueForKey: "k") != nil)
             try scene.expect(addition + scene.value + addition)
         }
     }
 
-    @Test(arguments: Place.allCases) func `arithmetic`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `arithmetic`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         guard !place.isFile else {
             // Too long for a number.
             #expect(throws: StorageError.notNumeric) { try scene.cache.increment("k") }
@@ -118,8 +130,9 @@ private struct Scene {
         try scene.expect(Array("99 ".utf8))
     }
 
-    @Test(arguments: Place.allCases) func `compare and set`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `compare and set`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         let cas = try #require(scene.cache.info(forKey: "k")?.cas)
         #expect(try scene.cache.compareAndSet([1], forKey: "k", cas: cas + 1) == .changed)
         guard case .stored(let fresh) = try scene.cache.compareAndSet([2], forKey: "k", cas: cas) else {
@@ -132,14 +145,16 @@ private struct Scene {
         #expect(scene.cache.info(forKey: "k")?.cas == fresh)
     }
 
-    @Test(arguments: Place.allCases) func `touch`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `touch`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(scene.cache.touch("k", timeToLive: .seconds(77)))
         try scene.expect(scene.value, timeToLive: .seconds(77))
     }
 
-    @Test(arguments: Place.allCases) func `touch to never and then to soon`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `touch to never and then to soon`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(scene.cache.touch("k", timeToLive: nil))
         scene.fixture.dropMemory()
         #expect(scene.cache.touch("k", timeToLive: .seconds(2)))
@@ -149,8 +164,9 @@ private struct Scene {
     }
 
     /// Its first deadline has passed when it is looked for; the touch is still in the journal.
-    @Test(arguments: Place.allCases) func `a touch outlives the first deadline`(place: Place) throws {
-        let scene = try Scene(place, timeToLive: .seconds(10))
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `a touch outlives the first deadline`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, timeToLive: .seconds(10), write: write)
         if place != .journal, place != .fileInJournal { scene.fixture.holdWriter() }
         #expect(scene.cache.touch("k", timeToLive: .seconds(1010)))
         scene.fixture.dropMemory()
@@ -158,28 +174,32 @@ private struct Scene {
         try scene.expect(scene.value)
     }
 
-    @Test(arguments: Place.allCases) func `get and touch`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `get and touch`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(scene.cache.entry(forKey: "k", newTimeToLive: .seconds(55))?.value == scene.value)
         try scene.expect(scene.value, timeToLive: .seconds(55))
     }
 
-    @Test(arguments: Place.allCases) func `remove`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `remove`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         #expect(scene.cache.remove("k"))
         #expect(!scene.cache.remove("k"))
         try scene.expect(nil)
     }
 
-    @Test(arguments: Place.allCases) func `remove, then add`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `remove, then add`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         scene.cache.remove(["k"])
         #expect(try scene.cache.add([1], forKey: "k", flags: 2) != nil)
         try scene.expect([1], timeToLive: nil, flags: 2)
     }
 
-    @Test(arguments: Place.allCases) func `expiry`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `expiry`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         scene.fixture.clock.advance(milliseconds: 999_999)
         #expect(scene.cache.contains("k"))
         scene.fixture.clock.advance(milliseconds: 1)
@@ -188,8 +208,9 @@ private struct Scene {
         try scene.expect(nil)
     }
 
-    @Test(arguments: Place.allCases) func `looking`(place: Place) throws {
-        let scene = try Scene(place)
+    @Test(arguments: Place.allCases, DiskWriteMode.allCases)
+    func `looking`(place: Place, write: DiskWriteMode) throws {
+        let scene = try Scene(place, write: write)
         scene.fixture.clock.advance(seconds: 10)
         let info = try #require(scene.cache.info(forKey: "k"))
         #expect(info.key == Array("k".utf8))

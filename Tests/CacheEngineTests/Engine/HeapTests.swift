@@ -138,7 +138,7 @@ private struct FilledShard: ~Copyable {
 @Suite struct SizeShiftTests {
     private static let limit = 4 << 20
     /// What a shard may take: a few slabs come on top of the waste that it begins to reduce.
-    private static let heldMax = limit + 512 << 10
+    private static let heldMax = limit + 1 << 20 + 256 << 10
 
     @Test(arguments: [1, 2] as [UInt64]) func `memory stays within its limit whatever sizes come`(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
@@ -156,9 +156,9 @@ private struct FilledShard: ~Copyable {
                 #expect(held <= Self.heldMax, "seed \(seed), phase \(phase)")
             }
             filled.check()
-            // Most of the memory is of use.
+            // Most of the memory is of use, once there was enough for it.
             let bytes = filled.shard.bytes
-            #expect(bytes > Self.limit * 7 / 10, "seed \(seed), phase \(phase)")
+            #expect(phase == 0 || bytes > Self.limit * 9 / 10, "seed \(seed), phase \(phase)")
         }
     }
 

@@ -49,6 +49,9 @@ private struct ModelRun {
     var step = 0
     var keys = 400
     var reopens = true
+    /// The rules may give entries up that leave memory.
+    var mayVanish = false
+    var vanished = 0
     /// What was done to each key lately, for the message of a failure.
     var history: [String: [String]] = [:]
 
@@ -63,7 +66,17 @@ private struct ModelRun {
 
     mutating func key() -> String {
         // A few hot keys among many.
-        "key-\(random.isOne(in: 3) ? random.below(20) : random.below(keys))"
+        let key = "key-\(random.isOne(in: 3) ? random.below(20) : random.below(keys))"
+        reconcile(key)
+        return key
+    }
+
+    /// An entry that was given up is gone for good.
+    mutating func reconcile(_ key: String) {
+        guard mayVanish, model.live(key, now: now) != nil, !cache.contains(key) else { return }
+        model.entries[key] = nil
+        vanished += 1
+        note(key, "vanished")
     }
 
     mutating func value() -> [UInt8] {
@@ -311,7 +324,10 @@ private struct ModelRun {
 
     mutating func compareAll() throws {
         model.pass(to: now)
-        for number in 0..<keys { try get("key-\(number)") }
+        for number in 0..<keys {
+            reconcile("key-\(number)")
+            try get("key-\(number)")
+        }
     }
 
     func recount() throws {
@@ -342,6 +358,21 @@ private struct ModelRun {
             options.disk?.inlineBytesMax = 1024
         }
         try run.run(20_000)
+    }
+
+    /// Entries may go, but what is there is right.
+    @Test(arguments: zip(Rules.closed, [31, 32, 33, 34, 35] as [UInt64]))
+    func `under every rule of admission it behaves like a dictionary that forgets`(rules: Rules, seed: UInt64) throws {
+        var run = try ModelRun(seed: seed) { options in
+            options.memory.bytesMax = 200 << 10
+            options.memory.shards = 1 << Int(seed % 3)
+            rules.apply(to: &options)
+        }
+        run.mayVanish = true
+        try run.run(25_000)
+        if rules.admission == .all, rules.budget == nil {
+            #expect(run.vanished < 100, "\(run.vanished) entries vanished")
+        }
     }
 
     @Test(arguments: [21, 22] as [UInt64])

@@ -1,0 +1,2 @@
+/* Debian's libcrypt: crypt(3) password hashes. */
+#include <crypt.h>
