@@ -5,6 +5,7 @@ SWIFT := $(or $(shell Scripts/find-swift),false)
 endif
 PREFIX ?= /usr/local
 DESTDIR ?=
+SECONDS ?= 60
 ARGS ?=
 # The Swift runtime is linked in, so that the programs run on machines without Swift.
 RELEASE = -c release --static-swift-stdlib
@@ -13,7 +14,7 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench bench-engine bench-plot lint format install clean help
+.PHONY: run build test bench bench-engine bench-plot torture fuzz soak hostile lint format install clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -43,6 +44,24 @@ bench-plot: ## plot what a get costs with ten thousand to ten million entries in
 	$(SWIFT) build $(RELEASE) --product engine-bench
 	$(BUILT)/engine-bench scaling --json | Benchmarks/plot docs/scaling.svg
 
+fuzz: ## feed arbitrary bytes to all decoders, each for SECONDS, as in make fuzz SECONDS=300
+	Scripts/install-dependencies build
+	Scripts/fuzz seconds $(SECONDS)
+
+soak: build ## half an hour of load, hostile clients and accidents
+	Scripts/install-dependencies test
+	CACHE_DAEMON=$(CURDIR)/$(BUILT)/cache-daemon Tests/Conformance/run soak --seconds 1800 --limit 3000
+
+hostile: build ## slow, silent and too many clients, with full numbers
+	Scripts/install-dependencies test
+	CACHE_DAEMON=$(CURDIR)/$(BUILT)/cache-daemon Tests/Conformance/run hostile --long
+
+torture: ## inject every fault of docs/RELIABILITY.md: an hour, as root; options in ARGS, as in ARGS=--short
+	Scripts/install-dependencies torture
+	for program in cache-daemon StoreDamage; do $(SWIFT) build $(RELEASE) --product $$program || exit 1; done
+	$(SWIFT) build --product cache-daemon
+	Tests/Torture/run $(ARGS)
+
 lint: ## check layout, doc comments and script syntax
 	Scripts/lint
 
@@ -57,6 +76,7 @@ install: build ## install programs, sample configuration and service unit below 
 		$(DESTDIR)$(PREFIX)/share/doc/cache-daemon/
 	sed 's|/usr/bin/|$(PREFIX)/bin/|; s|/usr/share/|$(PREFIX)/share/|' systemd/cache-daemon.service \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
+	install -m 644 systemd/cache-daemon.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
 
 clean: ## delete everything that was built
 	rm -rf .build

@@ -44,7 +44,8 @@ let package = Package(
     ],
     targets: [
         // C libraries from Debian, one module each.
-        .target(name: "CLibevent", linkerSettings: [.linkedLibrary("event_core")]),
+        .target(name: "CLibevent", linkerSettings: [.linkedLibrary("event_core"), .linkedLibrary("event_extra")]),
+        .target(name: "COpenSSL", linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
@@ -59,6 +60,7 @@ let package = Package(
         layer("Hashing", ["CXXHash"]),
         layer("SQLite", ["CSQLite"]),
         layer("Libevent", ["CLibevent", "Primitives"]),
+        layer("TLS", ["COpenSSL"]),
         layer("ConfigFile", ["CInih"]),
         layer("Arguments", ["CGetopt", "Primitives"]),
         layer("Crypt", ["CCrypt"]),
@@ -66,10 +68,10 @@ let package = Package(
         // The product.
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
-        layer("CacheClient", ["Primitives"]),
+        layer("CacheClient", ["TLS", "Primitives"]),
         program(
             "CacheDaemon",
-            ["CacheEngine", "Protocol", "Libevent", "ConfigFile", "Arguments", "Crypt", "Primitives"]),
+            ["CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives"]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         program("EngineBench", ["CacheEngine", "Primitives"]),
@@ -78,6 +80,9 @@ let package = Package(
             swiftSettings: strict),
 
         // Tests.
+        .executableTarget(
+            name: "StoreDamage", dependencies: ["CacheEngine"], path: "Tests/Torture/StoreDamage",
+            swiftSettings: relaxed),
         .target(
             name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),
         tests("PrimitivesTests", ["Primitives", "Hashing", "Arguments", "ConfigFile"]),

@@ -16,10 +16,13 @@ public struct Option<Tag: Sendable>: Sendable {
     public let valueName: String?
     /// One sentence of help.
     public let help: String
+    /// The only words that the value may be; empty where it is not one of a few.
+    public let choices: [String]
 
     /// Describes one option; at least one of `long` and `short` is given.
     public init(
-        _ tag: Tag, long: String? = nil, short: Character? = nil, value valueName: String? = nil, help: String
+        _ tag: Tag, long: String? = nil, short: Character? = nil, value valueName: String? = nil,
+        choices: [String] = [], help: String
     ) {
         precondition(long != nil || short != nil, "an option without a name")
         precondition(short?.isASCII ?? true && short != ":" && short != "?" && short != "-", "short letter")
@@ -28,6 +31,7 @@ public struct Option<Tag: Sendable>: Sendable {
         self.short = short
         self.valueName = valueName
         self.help = help
+        self.choices = choices
     }
 
     /// The name for messages: `--memory`, or `-m` where there is no long one.
@@ -60,14 +64,20 @@ public struct OptionTable<Tag: Sendable>: Sendable {
     public let groups: [OptionGroup<Tag>]
     /// Text below the options: examples, exit codes; may be empty.
     public let footer: String
+    /// Words that may stand without an option, for completion.
+    public let operands: [String]
 
     /// Makes a table; no name may occur twice.
-    public init(program: String, usage: String, summary: String, groups: [OptionGroup<Tag>], footer: String = "") {
+    public init(
+        program: String, usage: String, summary: String, groups: [OptionGroup<Tag>], footer: String = "",
+        operands: [String] = []
+    ) {
         self.program = program
         self.usage = usage
         self.summary = summary
         self.groups = groups
         self.footer = footer
+        self.operands = operands
         let options = groups.flatMap(\.options)
         let names = options.compactMap { $0.long.map { "--\($0)" } } + options.compactMap { $0.short.map { "-\($0)" } }
         precondition(Set(names).count == names.count, "a name occurs twice in the option table")

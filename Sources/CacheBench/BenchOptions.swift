@@ -7,8 +7,8 @@ import Primitives
 /// The options of cache-bench.
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
-    case rate, ttl, warm, seed, verify, noVerify, json, quiet, user, passwordFile, help
-    case version
+    case rate, ttl, warm, seed, verify, noVerify, json, quiet, help, version
+    case user, passwordFile, tls, authorities, certificate, key
 }
 
 /// What the command line asks for.
@@ -60,6 +60,7 @@ let benchOptions = OptionTable<BenchOption>(
                     help: "uniform, or zipf:S with exponent S, key 0 being the hottest (uniform)."),
                 Option(.ttl, long: "ttl", value: "SECONDS", help: "Expiry time of values; 0 is never (0)."),
             ]),
+        OptionGroup("Encryption", encryptionOptions),
         OptionGroup(
             "Other",
             [
@@ -85,6 +86,21 @@ let benchOptions = OptionTable<BenchOption>(
         Exit codes: 0 done; 1 a wrong value or reply was found; 64 usage; 69 the server is unavailable.
         """)
 
+private let encryptionOptions: [Option<BenchOption>] = [
+    Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
+    Option(.authorities, long: "ca", value: "FILE", help: "Trust these authorities, PEM, instead of the system's."),
+    Option(.certificate, long: "cert", value: "FILE", help: "Our certificate chain, PEM, where the server asks."),
+    Option(.key, long: "key", value: "FILE", help: "Its private key, PEM, if it is in another file."),
+]
+
+extension EncryptionSettings? {
+    /// The settings; naming a file asks for encryption.
+    fileprivate var orPlain: EncryptionSettings {
+        get { self ?? EncryptionSettings() }
+        set { self = newValue }
+    }
+}
+
 extension BenchRequest {
     /// Reads a command line without the program's name.
     ///
@@ -97,6 +113,7 @@ extension BenchRequest {
         var settings = BenchSettings()
         var keyBytes: Int?
         var (user, passwordFile): (String?, String?) = (nil, nil)
+        var encryption: EncryptionSettings?
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
             case .help:
@@ -108,6 +125,10 @@ extension BenchRequest {
             case .keySize: keyBytes = try number(occurrence, 1...250)
             case .user: user = occurrence.value
             case .passwordFile: passwordFile = occurrence.value
+            case .tls: encryption = encryption ?? EncryptionSettings()
+            case .authorities: encryption.orPlain.authoritiesPath = occurrence.value
+            case .certificate: encryption.orPlain.certificatePath = occurrence.value
+            case .key: encryption.orPlain.keyPath = occurrence.value
             default: try settings.apply(occurrence)
             }
         }
@@ -123,6 +144,11 @@ extension BenchRequest {
             }
         } else if passwordFile != nil {
             throw BenchUsageError(description: "--password-file needs --user")
+        }
+        if let encryption {
+            do throws(EncryptionError) { settings.encryption = try Encryption(encryption) } catch {
+                throw BenchUsageError(description: error.description)
+            }
         }
         try settings.complete(keyBytes: keyBytes)
         self = .run(settings)
@@ -170,7 +196,7 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .user, .passwordFile, .help, .version: break
+        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .help, .version: break
         }
     }
 

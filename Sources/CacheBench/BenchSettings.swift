@@ -42,6 +42,8 @@ struct BenchSettings: Sendable {
     var address = ServerAddress.standard
     /// Who to say we are.
     var login: Login?
+    /// How connections are encrypted; nil: not at all.
+    var encryption: Encryption?
     var connections = 50
     var threads = 1
     /// Requests sent together on one connection before their replies are awaited.

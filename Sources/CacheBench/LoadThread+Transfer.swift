@@ -90,6 +90,9 @@ extension LoadThread {
             case .failed(let number):
                 drop(index, "send: errno \(number)")
                 return false
+            case .untrusted(let reason):
+                drop(index, "send: TLS: \(reason)")
+                return false
             }
         }
         return true
@@ -106,6 +109,7 @@ extension LoadThread {
             case .wouldBlock: return
             case .closed: return drop(index, "the server closed a connection")
             case .failed(let number): return drop(index, "send: errno \(number)")
+            case .untrusted(let reason): return drop(index, "send: TLS: \(reason)")
             }
         }
         if unsafe connections[index].watchesOutput { watchOutput(index, false) }
@@ -141,6 +145,7 @@ extension LoadThread {
         case .wouldBlock: break
         case .closed: drop(index, "the server closed a connection")
         case .failed(let number): drop(index, "recv: errno \(number)")
+        case .untrusted(let reason): drop(index, "recv: TLS: \(reason)")
         }
         return now
     }

@@ -84,7 +84,8 @@ struct LoadThread: ~Copyable {
     }
 
     private func connect(_ index: Int) throws(ClientError) {
-        let socket = try Socket(connectingTo: settings.address, timeoutMilliseconds: 5000)
+        let socket = try Socket(
+            connectingTo: settings.address, encryption: settings.encryption, timeoutMilliseconds: 5000)
         if let login = settings.login {
             try socket.authenticate(login, address: settings.address, timeoutMilliseconds: 10_000)
         }

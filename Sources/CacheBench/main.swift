@@ -57,7 +57,7 @@ func runBench(_ settings: BenchSettings) -> Int32 {
 
 /// What the server says it is.
 private func serverVersion(_ settings: BenchSettings) throws(ClientError) -> String {
-    let connection = try Connection(to: settings.address)
+    let connection = try Connection(to: settings.address, encryption: settings.encryption)
     if let login = settings.login { try connection.authenticate(login) }
     return try connection.version()
 }

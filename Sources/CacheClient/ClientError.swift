@@ -10,6 +10,8 @@ public struct ClientError: Error, Equatable, Sendable, CustomStringConvertible {
         case unresolved(String)
         /// A system call failed with this errno.
         case system(call: String, errno: Int32)
+        /// The encryption failed: the server is not trusted, or does not speak TLS; the text is the reason.
+        case encryption(String)
         /// Nothing moved for so many milliseconds.
         case timedOut(milliseconds: Int)
         /// The server closed the connection, or an earlier failure has made it unusable.
@@ -40,7 +42,7 @@ public struct ClientError: Error, Equatable, Sendable, CustomStringConvertible {
     public var leavesConnectionUsable: Bool {
         switch cause {
         case .refused, .badKey: true
-        case .unresolved, .system, .timedOut, .closed, .malformedReply: false
+        case .unresolved, .system, .encryption, .timedOut, .closed, .malformedReply: false
         }
     }
 
@@ -54,6 +56,7 @@ extension ClientError.Cause: CustomStringConvertible {
         switch self {
         case .unresolved(let reason): "cannot resolve the host: \(reason)"
         case .system(let call, let errno): "\(call): \(Self.text(errno))"
+        case .encryption(let reason): "TLS: \(reason)"
         case .timedOut(let milliseconds): "no progress for \(milliseconds) ms"
         case .closed: "the connection is closed"
         case .malformedReply(let reply): "malformed reply '\(reply)'"

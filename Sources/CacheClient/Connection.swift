@@ -39,13 +39,16 @@ public final class Connection {
     /// Read size; large enough that a big value costs few system calls.
     private static let readBytes = 65_536
 
-    /// Connects.
+    /// Connects, encrypted if so wanted.
     ///
     /// - Throws: `ClientError` with the operation `connect`.
-    public init(to address: ServerAddress, timeouts: Timeouts = Timeouts()) throws(ClientError) {
+    public init(
+        to address: ServerAddress, encryption: Encryption? = nil, timeouts: Timeouts = Timeouts()
+    ) throws(ClientError) {
         self.address = address
         self.timeouts = timeouts
-        socket = try Socket(connectingTo: address, timeoutMilliseconds: timeouts.connectMilliseconds)
+        socket = try Socket(
+            connectingTo: address, encryption: encryption, timeoutMilliseconds: timeouts.connectMilliseconds)
     }
 
     /// Queues `bytes` for the next read, or for `flush`.
@@ -135,6 +138,7 @@ public final class Connection {
         case .wouldBlock: break
         case .closed: throw fail(operation, .closed)
         case .failed(let number): throw fail(operation, .system(call: "send", errno: number))
+        case .untrusted(let reason): throw fail(operation, .encryption(reason))
         }
     }
 
@@ -147,6 +151,7 @@ public final class Connection {
         case .wouldBlock: return false
         case .closed: throw fail(operation, .closed)
         case .failed(let number): throw fail(operation, .system(call: "recv", errno: number))
+        case .untrusted(let reason): throw fail(operation, .encryption(reason))
         }
         return true
     }

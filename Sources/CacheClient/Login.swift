@@ -106,6 +106,7 @@ extension Socket {
                 }
             case .closed: throw fail(.closed)
             case .failed(let number): throw fail(.system(call: "recv", errno: number))
+            case .untrusted(let reason): throw fail(.encryption(reason))
             }
             if reply.count > 512 { throw fail(.malformedReply("a line without end")) }
         }

@@ -1,9 +1,10 @@
-// One connected stream socket: TCP with TCP_NODELAY, or Unix. Non-blocking and close-on-exec always; whoever wants to
-// wait does it with `wait`, or with an event loop on `descriptor`. It knows no protocol. Has one owner, may move
-// between threads. Sources: socket(7), tcp(7), unix(7), connect(2), getaddrinfo(3).
+// One connected stream socket: TCP with TCP_NODELAY, or Unix, encrypted or not. Non-blocking and close-on-exec always;
+// whoever wants to wait does it with `wait`, or with an event loop on `descriptor`. It knows no protocol. Has one
+// owner, may move between threads. Sources: socket(7), tcp(7), unix(7), connect(2), getaddrinfo(3).
 
 import Glibc
 import Primitives
+internal import TLS
 
 /// Owns the file descriptor of one connected socket.
 @safe
@@ -18,6 +19,8 @@ public struct Socket: ~Copyable, Sendable {
         case closed
         /// The call failed with this errno.
         case failed(Int32)
+        /// Encryption failed, for this reason.
+        case untrusted(String)
     }
 
     /// What a waiter was told.
@@ -30,21 +33,26 @@ public struct Socket: ~Copyable, Sendable {
 
     /// The file descriptor; owned, so never close it.
     public let descriptor: Int32
+    /// Set once, by `encrypt`.
+    private var tls: Optional<TLSSession>
 
-    private init(owning descriptor: Int32) { self.descriptor = descriptor }
+    private init(owning descriptor: Int32) {
+        self.descriptor = descriptor
+        tls = nil
+    }
 
     deinit { close(descriptor) }
 
     /// Connects to `address`, trying each of the host's addresses in the resolver's order.
     ///
-    /// Each attempt may last `timeout` milliseconds. Name resolution blocks for as long as the system's resolver does.
+    /// Each attempt, and the handshake, may last `timeout` milliseconds. Name resolution blocks for as long as the
+    /// system's resolver does. The server's certificate must be for the host; over a Unix socket any name will do.
     /// - Throws: the last attempt's failure.
-    public init(connectingTo address: ServerAddress, timeoutMilliseconds timeout: Int) throws(ClientError) {
+    public init(
+        connectingTo address: ServerAddress, encryption: Encryption? = nil, timeoutMilliseconds timeout: Int
+    ) throws(ClientError) {
         do throws(ClientError.Cause) {
-            switch address {
-            case .tcp(let host, let port): self = try Self.connectTCP(host, port, timeout)
-            case .unix(let path): self = try Self.connectUnix(path, timeout)
-            }
+            self = try Self.connected(address, encryption, timeout)
         } catch {
             throw ClientError(operation: "connect", address: address, cause: error)
         }
@@ -54,13 +62,16 @@ public struct Socket: ~Copyable, Sendable {
     ///
     /// See send(2).
     public borrowing func send(_ bytes: UnsafeRawBufferPointer) -> Transfer {
-        unsafe outcome(Glibc.send(descriptor, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL)))
+        if let tls { return outcome(unsafe tls.write(bytes)) }
+        return unsafe outcome(Glibc.send(descriptor, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL)))
     }
 
     /// Receives what is there into `room`, which is not empty.
     ///
-    /// See recv(2).
+    /// With encryption, at most one record; room for 16 KiB takes a whole one, so that nothing is held back that
+    /// polling could not tell. See recv(2).
     public borrowing func receive(into room: UnsafeMutableRawBufferPointer) -> Transfer {
+        if let tls { return outcome(unsafe tls.read(into: room)) }
         let count = unsafe recv(descriptor, room.baseAddress, room.count, 0)
         return count == 0 ? .closed : outcome(count)
     }
@@ -70,6 +81,39 @@ public struct Socket: ~Copyable, Sendable {
     /// See poll(2).
     public borrowing func wait(orWritable: Bool, timeoutMilliseconds: Int) -> Readiness {
         Self.wait(descriptor, read: true, write: orWritable, timeoutMilliseconds)
+    }
+
+    private borrowing func outcome(_ step: TLSStep) -> Transfer {
+        switch step {
+        case .moved(let count): .moved(count)
+        case .wantsRead, .wantsWrite: .wouldBlock
+        case .ended, .broken: .closed
+        case .failed(let reason): .untrusted(reason)
+        }
+    }
+
+    /// Shakes hands, waiting at most `milliseconds` for each step.
+    private mutating func encrypt(
+        _ encryption: Encryption, host: String?, _ milliseconds: Int
+    ) throws(ClientError.Cause) {
+        guard let session = TLSSession(encryption.context, fd: descriptor, host: host) else {
+            throw .encryption("'\(host ?? "")' cannot be checked against a certificate")
+        }
+        while true {
+            let step = session.shakeHands()
+            switch step {
+            case .moved:
+                tls = session
+                return
+            case .wantsRead, .wantsWrite:
+                let wantsWrite = step == .wantsWrite
+                guard Self.wait(descriptor, read: !wantsWrite, write: wantsWrite, milliseconds) != .timedOut else {
+                    throw .timedOut(milliseconds: milliseconds)
+                }
+            case .ended, .broken: throw .closed
+            case .failed(let reason): throw .encryption(reason)
+            }
+        }
     }
 
     private borrowing func outcome(_ count: Int) -> Transfer {
@@ -83,6 +127,21 @@ public struct Socket: ~Copyable, Sendable {
 }
 
 extension Socket {
+    private static func connected(
+        _ address: ServerAddress, _ encryption: Encryption?, _ timeout: Int
+    ) throws(ClientError.Cause) -> Socket {
+        switch address {
+        case .tcp(let host, let port):
+            var socket = try connectTCP(host, port, timeout)
+            if let encryption { try socket.encrypt(encryption, host: host, timeout) }
+            return socket
+        case .unix(let path):
+            var socket = try connectUnix(path, timeout)
+            if let encryption { try socket.encrypt(encryption, host: nil, timeout) }
+            return socket
+        }
+    }
+
     private static func connectTCP(_ host: String, _ port: UInt16, _ timeout: Int) throws(ClientError.Cause) -> Socket {
         var hints = unsafe addrinfo()
         unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)

@@ -16,14 +16,15 @@ enum Counter: Int, CaseIterable, Sendable {
     case valuesTooLarge, valuesWithoutMemory
     case bytesRead, bytesWritten
     case connectionsOpened, connectionsClosed, connectionsRejected, binaryRejected
-    case idleKicks, stalledKicks, yields
+    case idleKicks, requestTimeouts, sendTimeouts, yields
+    case tlsHandshakes, tlsHandshakeErrors, handshakeTimeouts, tlsProtocolErrors
     case listenPauses
     case loginCommands, loginFailures, loginTimeouts, requestsNotPermitted
 }
 
 /// The counters of one thread.
 final class Counters: Sendable {
-    private let cells = InlineArray<40, Atomic<UInt64>> { _ in Atomic(0) }
+    private let cells = InlineArray<64, Atomic<UInt64>> { _ in Atomic(0) }
 
     /// Adds to a counter; only its owner's thread may.
     @inline(__always)

@@ -34,13 +34,16 @@ enum Program {
 
     private static func serve(_ settings: Settings, _ arguments: [String]) -> Int32 {
         ProcessSetup.prepare()
+        ProcessSetup.limitCoreFiles(areWanted: settings.writesCoreFiles)
         let log = Log(
             level: settings.logLevel, hasPriorities: StandardStream.environment("JOURNAL_STREAM") != nil)
         do {
+            let inherited = try InheritedSockets(environment: StandardStream.environment)
             if let user = settings.user { try ProcessSetup.become(user) }
-            let server = try Server(settings, log: log, control: ServerControl(), handlesSignals: true) {
-                readAgain(arguments, log)
-            }
+            let server = try Server(
+                settings, log: log, control: ServerControl(), handlesSignals: true,
+                notifier: Notifier(environment: StandardStream.environment), inherited: inherited
+            ) { readAgain(arguments, log) }
             return server.run()
         } catch let error as StartError {
             log.write(.error, "not started", ["reason": error.description])

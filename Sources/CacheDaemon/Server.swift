@@ -9,6 +9,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Why a server did not start.
 struct StartError: Error, CustomStringConvertible {
@@ -35,12 +36,24 @@ final class Server {
     private var listeners: [Listener] = []
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
+    private var lastConnection: UInt32 = 0
+    private var adminSockets: [ListeningSocket] = []
+    private var admin: AdminThread?
+    /// Whether the admin thread has not taken its sockets over yet.
+    private var ownsAdminSockets = true
     private var controlWatch: Watch?
     private var ticker: Timer?
+    private let notifier: Notifier
+    private var lastStatus = ""
+    private var watchdog: Timer?
+    /// Answers of workers that are due before the manager hears that the daemon lives.
+    private var pongsDue = 0
     private var seenStopRequests = 0
 
     /// Addresses that are listened on, with the ports that the kernel chose.
     var addresses: [String] { sockets.map(\.address) }
+    /// Addresses that administrators are served on.
+    var adminAddresses: [String] { adminSockets.map(\.address) }
     /// The port of the first TCP listener.
     var port: Int? { sockets.lazy.compactMap(\.port).first }
 
@@ -53,20 +66,27 @@ final class Server {
     ///   - readSettings: Reads the settings again, for a reload; nil when they are wrong, which it has reported.
     init(
         _ settings: Settings, log: Log, control: ServerControl, handlesSignals: Bool,
-        clock: any TimeSource = SystemClock(), readSettings: @escaping () -> Settings?
+        clock: any TimeSource = SystemClock(), notifier: Notifier = .none,
+        inherited: InheritedSockets = InheritedSockets(), readSettings: @escaping () -> Settings?
     ) throws(StartError) {
         var settings = settings
-        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
+        settings.connectionsMax = Self.fittingConnections(settings, log)
         loop = try Self.makeLoop()
         let authenticator = try Self.readAccounts(settings, clock)
-        let cache = try Self.openCache(settings, log, clock)
+        let encryption = try Self.encryption(settings)
+        let watchers = WatchHub()
+        let cache = try Self.openCache(settings, log, clock, watchers)
         service = Service(
-            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+            cache: cache, settings: settings, log: log, control: control, watchers: watchers,
+            authenticator: authenticator)
         authenticator?.start()
+        service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
+        self.notifier = notifier
         do {
-            sockets = try Self.listen(settings)
+            sockets = inherited.clients.isEmpty ? try Self.listen(settings) : inherited.clients
+            adminSockets = inherited.admin.isEmpty ? try Self.listenForAdministrators(settings) : inherited.admin
             if handlesSignals { signals = try Signals(loop: loop, control: control) }
             controlWatch = try control.wakeup.watch(on: loop) { [unowned self] in obey() }
             ticker = Timer(loop: loop) { [unowned self] in tick() }
@@ -74,12 +94,19 @@ final class Server {
                 workers.append(try WorkerThread.start(number: number, service: service))
             }
             for socket in sockets { listeners.append(try accept(socket)) }
+            if !adminSockets.isEmpty {
+                let descriptors = adminSockets.map(\.fd)
+                ownsAdminSockets = false
+                admin = try AdminThread.start(descriptors, service)
+            }
         } catch {
             abandonStart()
             throw StartError(status: StartError.systemStatus, description: "\(error)")
         }
         announce(settings)
         tick()
+        startWatchdog()
+        notifier.ready(status)
     }
 
     /// Serves until stopped; returns the exit status.
@@ -89,15 +116,18 @@ final class Server {
         for worker in workers { worker.thread.join() }
         // From here on a signal has its default effect: closing can take a while, and a kill loses nothing.
         signals = nil
+        endAdmin()
         service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
-        return 0
+        return service.isCrippled ? StartError.systemStatus : 0
     }
 
     /// Lowers the connection limit to what the system's limit on descriptors allows.
-    private static func fittingConnections(_ wanted: Int, _ log: Log) -> Int {
-        let fitting = ProcessSetup.raiseDescriptorLimit(connections: wanted)
+    private static func fittingConnections(_ settings: Settings, _ log: Log) -> Int {
+        let wanted = settings.connectionsMax
+        let others = settings.threads * 4 + (settings.disk.isEnabled ? 16 + settings.disk.readers * 4 : 0)
+        let fitting = ProcessSetup.raiseDescriptorLimit(connections: wanted, others: others)
         if fitting < wanted {
             log.write(
                 .warning, "max_connections lowered",
@@ -125,12 +155,22 @@ final class Server {
         }
     }
 
+    /// What encrypts connections, as the settings say.
+    private static func encryption(_ settings: Settings) throws(StartError) -> TLSContext? {
+        do throws(TLSError) {
+            return try TLSContext.make(settings.tls)
+        } catch {
+            throw StartError(status: StartError.configurationStatus, description: "\(error)")
+        }
+    }
+
     private static func openCache(
-        _ settings: Settings, _ log: Log, _ clock: any TimeSource
+        _ settings: Settings, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
     ) throws(StartError) -> Cache {
         do throws(CacheError) {
             return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
+                watchers.publishDiskState("\(state)", reason: reason, clock)
             }
         } catch {
             switch error {
@@ -156,11 +196,30 @@ final class Server {
         return sockets
     }
 
+    private static func listenForAdministrators(_ settings: Settings) throws(ListenError) -> [ListeningSocket] {
+        switch settings.admin {
+        case nil: []
+        case .tcp(let address): try ListeningSocket.open(address)
+        case .unix(let path): [try ListeningSocket.open(path: path, mode: settings.unixMode)]
+        }
+    }
+
+    private func endAdmin() {
+        admin?.end()
+        admin = nil
+        for socket in adminSockets {
+            if ownsAdminSockets { close(socket.fd) }
+            if let path = socket.path { unsafe unlink(path) }
+        }
+        adminSockets = []
+    }
+
     private func accept(_ socket: ListeningSocket) throws(EventLoopError) -> Listener {
-        let isTCP = socket.path == nil
+        let isTCP = socket.port != nil
+        let isPlain = socket.isPlain
         return try Listener(
             loop: loop, fd: socket.fd,
-            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP) },
+            onConnection: { [unowned self] fd in take(fd, isTCP: isTCP, isPlain: isPlain) },
             onShortage: { [unowned self] code in
                 counters.add(.listenPauses)
                 service.log.write(.warning, "accepting paused", ["errno": "\(code)"])
@@ -171,6 +230,7 @@ final class Server {
     private func abandonStart() {
         for socket in sockets.dropFirst(listeners.count) { close(socket.fd) }
         stopListening()
+        endAdmin()
         for worker in workers { worker.mailbox.post(.stop) }
         for worker in workers { worker.thread.join() }
         service.authenticator?.stop()
@@ -184,15 +244,17 @@ final class Server {
             log.write(.notice, "without effect", ["options": names])
         }
         for socket in sockets { log.write(.notice, "listening", ["address": socket.address]) }
+        for socket in adminSockets { log.write(.notice, "admin port", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",
             ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])
         guard settings.disk.isEnabled else { return log.write(.notice, "disk tier", ["state": "off"]) }
+        let start = service.cache.startReport ?? ""
         log.write(
-            .notice, "disk tier",
+            start.hasPrefix("store quarantined") ? .warning : .notice, "disk tier",
             [
                 "dir": settings.disk.directory, "limit": "\(ByteSize(bytes: settings.disk.bytesMax))",
-                "durability": settings.disk.durability.rawValue, "start": service.cache.startReport ?? "",
+                "durability": settings.disk.durability.rawValue, "start": start,
             ])
     }
 
@@ -201,6 +263,10 @@ final class Server {
     /// What is done once a second.
     private func tick() {
         service.history.addSample(service)
+        if notifier.isOn, seenStopRequests == 0, status != lastStatus {
+            lastStatus = status
+            notifier.status(lastStatus)
+        }
         do throws(EventLoopError) {
             try ticker?.set(afterMilliseconds: History.intervalMilliseconds)
         } catch {
@@ -208,17 +274,48 @@ final class Server {
         }
     }
 
+    /// What `systemctl status` shows.
+    private var status: String {
+        let engine = service.cache.statistics()
+        var text = "serving \(max(0, service.connectionCount)) clients; "
+        text += "memory \(ByteSize(bytes: engine.memoryBytes).approximate), \(engine.memoryEntries) entries; "
+        guard let disk = engine.disk else { return text + "no disk tier" }
+        return text + "disk \(disk.state), \(ByteSize(bytes: disk.allocatedBytes).approximate), \(disk.entries) entries"
+    }
+
+    /// Tells the service manager that the daemon lives, as long as every worker answers.
+    private func startWatchdog() {
+        guard let period = notifier.watchdogMilliseconds else { return }
+        watchdog = Timer(loop: loop) { [unowned self] in beat(period) }
+        beat(period)
+    }
+
+    private func beat(_ period: Int64) {
+        if service.pongs.load(ordering: .relaxed) >= pongsDue, seenStopRequests == 0 {
+            notifier.alive()
+            pongsDue += workers.count
+            for worker in workers { worker.mailbox.post(.ping) }
+        }
+        do throws(EventLoopError) {
+            try watchdog?.set(afterMilliseconds: max(1, period / 3))
+        } catch {
+            service.log.write(.warning, "no timer for the watchdog", ["reason": "\(error)"])
+        }
+    }
+
     // MARK: Accepting
 
     /// Deals a new connection out to a worker, or refuses it over the limit.
-    private func take(_ fd: Int32, isTCP: Bool) {
+    private func take(_ fd: Int32, isTCP: Bool, isPlain: Bool) {
         guard service.connectionCount < service.connectionsMax else { return refuse(fd) }
         if isTCP {
             ListeningSocket.set(fd, Int32(IPPROTO_TCP), TCP_NODELAY)
             ListeningSocket.set(fd, SOL_SOCKET, SO_KEEPALIVE)
         }
         counters.add(.connectionsOpened)
-        workers[nextWorker].mailbox.post(.connection(fd: fd))
+        lastConnection &+= 1
+        let tls = isPlain ? nil : service.encryptionInForce.context
+        workers[nextWorker].mailbox.post(.connection(fd: fd, id: lastConnection, tls: tls))
         nextWorker = (nextWorker + 1) % workers.count
     }
 
@@ -241,6 +338,7 @@ final class Server {
         let requests = service.control.stopRequests
         if requests > 0, seenStopRequests == 0 {
             service.log.write(.notice, "stopping")
+            notifier.stopping()
             stopListening()
             for worker in workers { worker.mailbox.post(.drain) }
         }
@@ -248,7 +346,11 @@ final class Server {
             for worker in workers { worker.mailbox.post(.stop) }
         }
         seenStopRequests = requests
-        if service.control.takeReload() { reload() }
+        if service.control.takeReload() {
+            notifier.reloading(microseconds: SystemClock.monotonicMicroseconds())
+            reload()
+            notifier.ready(status)
+        }
     }
 
     private func stopListening() {
@@ -262,6 +364,13 @@ final class Server {
         guard let new = readSettings() else {
             return service.log.write(.error, "reload failed", ["settings": "unchanged"])
         }
+        let encryption: TLSContext?
+        do throws(TLSError) {
+            encryption = try TLSContext.make(new.tls)
+        } catch {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
+        }
         do throws(AuthFileError) {
             try service.authenticator?.reload()
         } catch {
@@ -271,7 +380,13 @@ final class Server {
         if service.authenticator != nil { for worker in workers { worker.mailbox.post(.accountsChanged) } }
         let reload = Reload(current: service.settings, new: new)
         var settings = reload.settings
-        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
+        // Addresses wait for a restart: those in force must not lose what protects them.
+        guard settings.exposedAddresses.isEmpty else {
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "exposed": "\(settings.exposedAddresses[0])"])
+        }
+        service.encrypt(with: encryption)
+        settings.connectionsMax = Self.fittingConnections(settings, service.log)
         service.apply(settings)
         service.log.write(
             .notice, "reloaded",

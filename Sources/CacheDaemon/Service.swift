@@ -7,6 +7,7 @@ import Libevent
 import Primitives
 import Protocol
 import Synchronization
+import TLS
 
 /// Shared by the main thread and all workers.
 final class Service: Sendable {
@@ -28,6 +29,12 @@ final class Service: Sendable {
     let startedAtWall: WallTime
     /// The settings in force.
     private let current: Guarded<Settings>
+    /// The deadlines in force.
+    ///
+    /// Read by the workers' sweeps, once a second for each connection.
+    private let currentDeadlines: Guarded<Deadlines>
+    /// How new TCP connections are encrypted; nil: not at all.
+    private let encryption = Guarded(Encryption(), rank: .leaf)
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
     private let idleMilliseconds: Atomic<Int64>
     /// `auth.timeout` in milliseconds.
@@ -42,7 +49,7 @@ final class Service: Sendable {
     private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
-    let watchers = WatchHub()
+    let watchers: WatchHub
     let telemetry: Telemetry
     let history = History()
     let prefixes = PrefixTally()
@@ -51,6 +58,10 @@ final class Service: Sendable {
     private let connectionLimit: Atomic<Int>
     /// Workers whose thread is about to end.
     let workersEnded = Atomic<Int>(0)
+    /// Whether one of them ended because the system refused what it needs.
+    private let hasFailedWorkers = Atomic<Bool>(false)
+    /// Answers of workers to pings.
+    let pongs = Atomic<Int>(0)
 
     private struct Tally {
         var threads: [Counters] = []
@@ -59,8 +70,10 @@ final class Service: Sendable {
     }
 
     init(
-        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, watchers: WatchHub = WatchHub(),
+        authenticator: Authenticator? = nil
     ) {
+        self.watchers = watchers
         self.authenticator = authenticator
         self.cache = cache
         self.log = log
@@ -74,6 +87,7 @@ final class Service: Sendable {
         startedAtWall = cache.clock.wall()
         current = Guarded(settings, rank: .leaf)
         telemetry = Telemetry(slowThreshold: settings.slowThreshold)
+        currentDeadlines = Guarded(Deadlines(settings), rank: .leaf)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
         loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
         connectionLimit = Atomic(settings.connectionsMax)
@@ -88,6 +102,7 @@ final class Service: Sendable {
     func apply(_ settings: Settings) {
         current.withLock { $0 = settings }
         cache.apply(CacheOptions(settings))
+        currentDeadlines.withLock { $0 = Deadlines(settings) }
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
         loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
@@ -112,6 +127,30 @@ final class Service: Sendable {
 
     /// How long a client may take to authenticate itself.
     var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
+
+    /// How long clients may take.
+    var deadlines: Deadlines { currentDeadlines.withLock { $0 } }
+
+    // MARK: Encryption
+
+    /// What encrypts new connections.
+    struct Encryption {
+        var context: TLSContext?
+        var loadedAt: Instant?
+        var expiresAt: Instant?
+    }
+
+    /// What encrypts new connections, and since when.
+    var encryptionInForce: Encryption { encryption.withLock { $0 } }
+
+    /// Encrypts connections that begin from now on with `context`; those that are open keep theirs.
+    func encrypt(with context: TLSContext?) {
+        let now = cache.clock.now()
+        let expiresAt = context.map { now.advanced(byMilliseconds: $0.secondsLeft * 1000) }
+        encryption.withLock {
+            $0 = Encryption(context: context, loadedAt: context.map { _ in now }, expiresAt: expiresAt)
+        }
+    }
 
     // MARK: Counters
 
@@ -186,6 +225,12 @@ final class Service: Sendable {
             return count
         }
     }
+
+    /// Says that a worker could not begin to serve.
+    func workerFailed() { hasFailedWorkers.store(true, ordering: .relaxed) }
+
+    /// Whether a worker could not begin to serve.
+    var isCrippled: Bool { hasFailedWorkers.load(ordering: .relaxed) }
 
     /// Says that a worker serves nothing any more.
     func workerEnded() {

@@ -73,12 +73,13 @@ extension Cache {
 
     /// Begins to overcome what `delete`, `touch` or `arithmetic` met.
     ///
-    /// `waiter` gets `.retry`, maybe at once.
+    /// `waiter` gets `.retry`, maybe at once; for `.valueOnDisk` anything that `load` gives, and then looks again too.
     public func overcome(_ obstacle: Obstacle, key: Span<UInt8>, waiter: Waiter) {
         guard let disk else { return waiter.complete(.retry) }
         switch obstacle {
         // SAFETY: `startFlight` runs the closure under the lock of the key's shard, which guards a flight's state.
         case .entryOnDisk: startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
+        case .valueOnDisk: startFlight(key, disk, stub: waiter) { unsafe $0.state.proofs.append(waiter) }
         case .journalFull: disk.whenJournalHasRoom(waiter)
         case .valueFile: invariant(false, "only stores write value files")
         }
@@ -96,6 +97,7 @@ extension Cache {
             // lock.
             let key = unsafe Span<UInt8>(_unsafeBytes: draft.block.key)
             startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
+        case .valueOnDisk: invariant(false, "stores read values in files by themselves")
         case .valueFile:
             if let splice = draft.splice {
                 disk.enqueue(.splice(splice.waking(waiter)))

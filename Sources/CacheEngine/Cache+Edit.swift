@@ -19,7 +19,9 @@ public struct EntryEdit {
         case delete
         /// Nothing was there: an empty entry, already won by this client, takes the key.
         case vivify(deadline: Instant)
-        /// Its value becomes empty and its flags 0; marks, deadline and CAS id are what the edit says.
+        /// Its value becomes empty and its flags, which describe the value, 0; it counts as not read since.
+        ///
+        /// Marks, deadline and CAS id are what the edit says.
         case empty
     }
 
@@ -62,6 +64,8 @@ public struct EntryEdit {
     public var hasBinaryKey: Bool
     /// Whether this counts as a read: recency, read mark and statistics.
     public var isRead = true
+    /// Whether the caller had to wait for the disk: then a read counts as a hit of the disk tier.
+    public var hasWaited = false
     /// What happens to the entry.
     public var action = Action.keep
 
@@ -169,7 +173,7 @@ extension Cache {
         case .keep, .vivify:
             guard !edit.changesMetadata || change(block, edit, &shard) else { return .unresolved(.journalFull) }
             if edit.isRead {
-                if !block.isStub { shard.counters.memoryHits += 1 }
+                if !block.isStub { shard.counters.countHit(isOfDisk: edit.hasWaited) }
                 shard.bump(block, now: edit.now)
             }
         case .delete:
@@ -201,7 +205,7 @@ extension Cache {
             key: Span(_unsafeBytes: key), extended: Span(), storedValueBytes: 0, hash: hash)
         guard let block else { return .done }
         block.deadline = capped(deadline)
-        block.marks = edit.marks.union(.won)
+        block.marks = edit.marks.union(edit.isRead ? [.won, .fetched] : .won)
         return link(block, cas: edit.cas, insteadOf: nil, now: edit.now, &shard, garbage: &garbage)
     }
 
@@ -211,7 +215,7 @@ extension Cache {
         guard let block = old.copy(valueBytes: 0) else { return .done }
         block.flags = 0
         block.deadline = edit.deadline == old.deadline ? edit.deadline : capped(edit.deadline)
-        block.marks = edit.marks.persistent
+        block.marks = edit.marks.persistent.subtracting(.fetched)
         return link(block, cas: edit.cas, insteadOf: old, now: edit.now, &shard, garbage: &garbage)
     }
 

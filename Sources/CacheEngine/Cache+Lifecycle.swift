@@ -72,6 +72,9 @@ extension Cache {
                 guard let disk, disk.isServing else { return }
                 let generation = generations.next()
                 disk.setFlushGeneration(generation)
+                #if DEBUG
+                    if SeededBug.isActive(.flushNotJournalled) { return }
+                #endif
                 var header = JournalHeader(kind: .flush)
                 header.generation = generation
                 journalFlush(header, disk)

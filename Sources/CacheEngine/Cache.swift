@@ -310,9 +310,9 @@ public final class Cache: Sendable {
 
     // MARK: Deadlines
 
-    /// Gives the key's entry a new deadline; with `cas`, only an entry with that id.
+    /// Gives the key's entry a new deadline; with `version`, only if it still is that version.
     public func touch(
-        _ key: Span<UInt8>, deadline: Instant, cas: UInt64? = nil, now: Instant, flight: Flight? = nil
+        _ key: Span<UInt8>, deadline: Instant, version: EntryVersion? = nil, now: Instant, flight: Flight? = nil
     ) -> TouchOutcome {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
@@ -323,7 +323,7 @@ public final class Cache: Sendable {
                 case .absent: return .notFound
                 case .unknown: return .unresolved(.entryOnDisk)
                 case .resident(let block):
-                    if let cas, cas != block.cas { return .exists }
+                    if let version, !version.isVersion(of: block) { return .exists }
                     guard unsafe setDeadline(deadline, of: block, key, &shard) else {
                         return .unresolved(.journalFull)
                     }
@@ -377,6 +377,12 @@ public final class Cache: Sendable {
 
     func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(hash, &shard) else { return true }
+        #if DEBUG
+            if SeededBug.isActive(.deletionNotJournalled) {
+                shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: .max, position: 0))
+                return true
+            }
+        #endif
         var header = JournalHeader(kind: .deletion)
         header.hash = hash
         header.generation = generations.next()
@@ -394,6 +400,9 @@ public final class Cache: Sendable {
     /// always says everything.
     func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
+        #if DEBUG
+            if SeededBug.isActive(.touchNotJournalled) { return true }
+        #endif
         if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
         switch shard.pending.find(memory.hash(block)) {
         case .some(let write) where write.kind == .entry:

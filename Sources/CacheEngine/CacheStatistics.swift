@@ -46,6 +46,9 @@ public struct CacheStatistics: Sendable, Equatable {
     public var barredWrites = 0
     /// The disk tier; nil without one.
     public var disk: DiskStatistics?
+
+    /// Nothing held, nothing done.
+    public init() {}
 }
 
 /// What a disk tier holds and has done.
@@ -114,6 +117,9 @@ public struct DiskStatistics: Sendable, Equatable {
     public var quarantines = 0
     /// The last error, in words.
     public var lastError: String?
+
+    /// Nothing held, nothing done.
+    public init() {}
 }
 
 extension Cache {

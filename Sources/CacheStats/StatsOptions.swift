@@ -35,6 +35,8 @@ struct StatsSettings: Equatable, Sendable {
     var json = false
     /// Who to say we are.
     var login: Login?
+    /// How the connection is encrypted; nil: not at all.
+    var encryption: EncryptionSettings?
     /// Milliseconds between samples; nil: one sample.
     var intervalMilliseconds: Int?
     /// Samples to show; nil: until interrupted.
@@ -48,7 +50,7 @@ struct StatsUsageError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The options of cache-stats.
 enum StatsOption: Sendable {
-    case json, watch, count, user, passwordFile, help, version
+    case json, watch, count, user, passwordFile, tls, authorities, certificate, key, help, version
 }
 
 /// The table behind parsing and `--help`.
@@ -71,6 +73,14 @@ let statsOptions = OptionTable<StatsOption>(
                 Option(
                     .passwordFile, long: "password-file", value: "FILE",
                     help: "With --user: the password is the first line of FILE."),
+                Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
+                Option(
+                    .authorities, long: "ca", value: "FILE",
+                    help: "Trust these authorities, PEM, instead of the system's."),
+                Option(
+                    .certificate, long: "cert", value: "FILE",
+                    help: "Our certificate chain, PEM, where the server asks."),
+                Option(.key, long: "key", value: "FILE", help: "Its private key, PEM, if it is in another file."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ])
@@ -110,6 +120,10 @@ extension StatsRequest {
                     throw StatsUsageError(description: "--watch '\(text)' is not a number of seconds, 0.05 to 86400")
                 }
                 settings.intervalMilliseconds = Int(seconds * 1000)
+            case .tls: settings.encryption = settings.encryption ?? EncryptionSettings()
+            case .authorities: settings.encryption.orPlain.authoritiesPath = occurrence.value
+            case .certificate: settings.encryption.orPlain.certificatePath = occurrence.value
+            case .key: settings.encryption.orPlain.keyPath = occurrence.value
             case .count:
                 guard let samples = Int(text), samples > 0 else {
                     throw StatsUsageError(description: "--count '\(text)' is not a whole number above 0")
@@ -129,6 +143,14 @@ extension StatsRequest {
         }
         try settings.take(parsed.operands)
         self = .show(settings)
+    }
+}
+
+extension EncryptionSettings? {
+    /// The settings; naming a file asks for encryption.
+    fileprivate var orPlain: EncryptionSettings {
+        get { self ?? EncryptionSettings() }
+        set { self = newValue }
     }
 }
 

@@ -33,6 +33,13 @@ func runStats(_ arguments: [String]) -> Int32 {
 /// A server that goes away while it is watched is waited for; one that is not there at first is an error.
 func show(_ settings: StatsSettings) -> Int32 {
     var connection: Connection?
+    let encryption: Encryption?
+    do throws(EncryptionError) {
+        encryption = if let wanted = settings.encryption { try Encryption(wanted) } else { nil }
+    } catch {
+        StandardStream.error.write("cache-stats: \(error)\n")
+        return EX_USAGE
+    }
     var previous: Sample?
     var shown = 0
     while true {
@@ -41,7 +48,7 @@ func show(_ settings: StatsSettings) -> Int32 {
             if let connection {
                 open = connection
             } else {
-                open = try Connection(to: settings.address)
+                open = try Connection(to: settings.address, encryption: encryption)
                 if let login = settings.login { try open.authenticate(login) }
             }
             connection = open

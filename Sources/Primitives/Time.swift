@@ -77,6 +77,12 @@ public struct SystemClock: TimeSource {
     /// CLOCK_REALTIME.
     public func wall() -> WallTime { WallTime(milliseconds: Self.read(CLOCK_REALTIME)) }
 
+    /// Microseconds of CLOCK_MONOTONIC, the clock of service managers.
+    public static func monotonicMicroseconds() -> Int64 {
+        let time = time(CLOCK_MONOTONIC)
+        return Int64(time.tv_sec) &* 1_000_000 &+ Int64(time.tv_nsec) / 1000
+    }
+
     /// CLOCK_BOOTTIME, unrounded.
     public func nanoseconds() -> Int64 {
         let time = Self.time(CLOCK_BOOTTIME)

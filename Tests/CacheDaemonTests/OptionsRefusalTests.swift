@@ -1,5 +1,6 @@
 // Every form of refusal, word for word: the place, then the reason.
 
+import TLS
 import Testing
 
 @testable import CacheDaemon
@@ -127,22 +128,42 @@ struct OptionsRefusalTests {
         #expect(try settings(["--disk", "1GiB"]).disk.journalBytes == 64 << 20)
     }
 
+    /// Who may connect from where without proving anything.
     @Test(arguments: [
-        "0.0.0.0", "*", "::", "10.1.2.3", "fe80::1", "[::ffff:10.0.0.1]:5", "example.org", "127.0.0.1,192.168.0.1",
+        (["-l", "127.0.0.1"], true), (["-l", "::ffff:127.0.0.1"], true), (["-l", "[::ffff:10.0.0.1]:5"], false),
+        (["-l", "fe80::1"], false), (["-l", "192.0.2.1", "-Y", "/accounts"], true),
+        (["-l", "notls:192.0.2.1", "--tls-certificate", "c", "-Y", "/accounts"], true),
+        (["-l", "127.8.9.10:5"], true), (["-l", "::1"], true),
+        (["-l", "localhost"], true),
+        (["-s", "/tmp/s"], true), (["-l", "0.0.0.0"], false), (["-l", "*"], false), (["-l", "::"], false),
+        (["-l", "192.0.2.1"], false), (["-l", "cache.example"], false), (["-l", "127.0.0.1.example"], false),
+        (["-l", "127.0.0.1,192.0.2.1"], false), (["-l", "192.0.2.1", "--allow-insecure"], true),
+        (["-l", "192.0.2.1", "--tls-certificate", "c"], true),
+        (["-l", "notls:192.0.2.1", "--tls-certificate", "c"], false),
+        (["-l", "notls:127.0.0.1,192.0.2.1", "--tls-certificate", "c"], true),
     ])
-    func strangersAreNotServedUnprotected(_ addresses: String) throws {
-        guard case .refuse(let lines) = launch(["-l", addresses]) else {
-            Issue.record("not refused")
-            return
-        }
-        #expect(lines.count == 1 && lines[0].hasPrefix("--listen: "), "\(lines)")
-        #expect(lines[0].contains("can be reached from outside") && lines[0].contains("allow_insecure = yes"))
-        _ = try settings(["-l", addresses, "--allow-insecure"])
-        _ = try settings(["-l", addresses, "-Y", "/accounts"])
+    func exposure(_ arguments: [String], _ isSafe: Bool) {
+        guard case .refuse(let lines) = launch(arguments) else { return #expect(isSafe, "\(arguments)") }
+        #expect(!isSafe, "\(lines)")
+        #expect(lines.count == 1 && lines[0].hasPrefix("--listen: other machines could use "), "\(lines)")
     }
 
-    @Test(arguments: ["127.0.0.1", "127.3.2.1:0", "::1", "[::1]:5", "localhost", "::ffff:127.0.0.1"])
-    func loopbackNeedsNoProtection(_ address: String) throws { _ = try settings(["-l", address]) }
+    @Test func plainListenersAreMarked() throws {
+        let listen = try settings(["-l", "notls:127.0.0.1:5,127.0.0.2"]).listen
+        #expect(listen.map(\.isPlain) == [true, false])
+        #expect(listen.map(\.description) == ["notls:127.0.0.1:5", "127.0.0.2:11211"])
+        #expect(launch(["-l", "notls:127.0.0.1:5,127.0.0.1:5"]) == .refuse(["--listen: 127.0.0.1:5 is listed twice"]))
+    }
+
+    @Test func memcachedTLSFlags() throws {
+        let tls = try settings([
+            "-Z", "-o", "ssl_chain_cert=/c,ssl_key=/k,ssl_ca_cert=/a,ssl_verify_mode=1,ssl_min_version=3",
+        ]).tls
+        #expect(tls.certificate == "/c" && tls.key == "/k" && tls.clientAuthorities == "/a")
+        #expect(tls.clientCertificates == .optional && tls.oldest == .v13)
+        #expect(launch(["-Z"]) == .refuse(["-Z: needs a certificate: see tls.certificate"]))
+        #expect(launch(["-o", "ssl_min_version=0"]) == .refuse(["-o ssl_min_version: needs one of: 2, 3"]))
+    }
 
     @Test func listenCombinesAsInMemcached() throws {
         func listen(_ arguments: String...) throws -> [String] {

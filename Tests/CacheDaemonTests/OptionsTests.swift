@@ -3,6 +3,7 @@
 import CacheEngine
 import Foundation
 import Primitives
+import TLS
 import TestSupport
 import Testing
 
@@ -30,18 +31,39 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("port", ["-p", "5"], file: "5") { $0.listen.map(\.description) == ["127.0.0.1:5"] },
         .init("unix", ["-s", "/tmp/s"], file: "/tmp/s") { $0.unixPath == "/tmp/s" && $0.listen.isEmpty },
         .init("unix_mode", ["-a", "770"], file: "0770") { $0.unixMode == 0o770 },
+        .init("admin", ["--admin", "localhost"], file: "localhost:11212") {
+            $0.admin == .tcp(ListenAddress(host: "localhost", port: 11212))
+        },
         .init("threads", ["-t", "7"], file: "7") { $0.threads == 7 },
         .init("max_connections", ["-c", "9"], file: "9") { $0.connectionsMax == 9 },
         .init("idle_timeout", ["--idle-timeout", "5m"], file: "5m") { $0.idleTimeout == .seconds(300) },
+        .init("request_timeout", ["--request-timeout", "3s"], file: "3s") { $0.requestTimeout == .seconds(3) },
+        .init("request_rate_min", ["--request-rate-min", "9KiB"], file: "9KiB") {
+            $0.requestBytesPerSecondMin == 9 << 10
+        },
+        .init("send_timeout", ["--send-timeout", "2m"], file: "2m") { $0.sendTimeout == .seconds(120) },
+        .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
         .init("max_entry", ["-I", "2m"], file: "2 MiB") { $0.entryBytesMax == 2 << 20 },
         .init("shutdown_command", ["-A"], file: "yes") { $0.acceptsShutdownCommand },
         .init("flush_command", ["-F"], file: "no") { !$0.allowsFlush },
         .init("dump_commands", ["-X"], file: "no") { !$0.allowsDumps },
         .init("watch_command", ["-W"], file: "no") { !$0.allowsWatching },
+        .init("core_files", ["-r"], file: "yes") { $0.writesCoreFiles },
         .init("user", ["-u", "nobody"], file: "nobody") { $0.user == "nobody" },
-        .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
         .init("auth.file", ["-Y", "/a b"], file: "/a b") { $0.access.accountFile == "/a b" },
         .init("auth.timeout", ["--auth-timeout", "3s"], file: "3s") { $0.access.loginTimeout == .seconds(3) },
+        .init("tls.certificate", ["--tls-certificate", "/c.pem"], file: "/c.pem") { $0.tls.certificate == "/c.pem" },
+        .init("tls.key", ["--tls-key", "/k.pem"], file: "/k.pem") { $0.tls.key == "/k.pem" },
+        .init("tls.client_ca", ["--tls-client-ca", "/a.pem"], file: "/a.pem") {
+            $0.tls.clientAuthorities == "/a.pem"
+        },
+        .init("tls.client_certificates", ["--tls-client-certificates", "optional"], file: "optional") {
+            $0.tls.clientCertificates == .optional
+        },
+        .init("tls.min_version", ["--tls-min-version", "1.3"], file: "1.3") { $0.tls.oldest == .v13 },
+        .init("tls.handshake_timeout", ["--tls-handshake-timeout", "9s"], file: "9s") {
+            $0.tls.handshakeTimeout == .seconds(9)
+        },
         .init("memory.limit", ["-m", "128"], file: "128MiB") { $0.memory.bytesMax == 128 << 20 },
         .init("memory.entries_max", ["--memory-entries-max", "10"], file: "10") { $0.memory.entriesMax == 10 },
         .init("memory.idle_max", ["--memory-idle-max", "2h"], file: "2h") { $0.memory.idleMax == .seconds(7200) },

@@ -141,23 +141,30 @@ def pypi(server, name):
 
 
 def python_with_clients():
-    """The interpreter of the virtual environment, which is made if it is not there or holds other versions."""
-    python = os.path.join(ENVIRONMENT, "bin", "python3")
-    mark = os.path.join(ENVIRONMENT, "holds")
-    wanted = " ".join(PYPI)
+    """The interpreter of the virtual environment with the clients of PYPI."""
+    return environment(PYPI, ENVIRONMENT)
+
+
+def environment(packages, folder):
+    """The interpreter of a virtual environment, which is made if it is not there or holds other versions."""
+    if not os.path.isabs(folder):
+        folder = os.path.join(os.path.dirname(ENVIRONMENT), folder)
+    python = os.path.join(folder, "bin", "python3")
+    mark = os.path.join(folder, "holds")
+    wanted = " ".join(packages)
     if os.path.exists(mark):
         with open(mark, encoding="utf-8") as file:
             if file.read() == wanted:
                 return python
-    shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     for command in (
-        [needed("python3", "python3"), "-m", "venv", ENVIRONMENT],
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", *PYPI],
+        [needed("python3", "python3"), "-m", "venv", folder],
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", *packages],
     ):
         try:
             subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=180, check=True)
         except (OSError, subprocess.SubprocessError) as error:
-            shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             raise Skipped(f"cannot be installed from PyPI ({' '.join(command[1:4])}: {type(error).__name__})") from None
     with open(mark, "w", encoding="utf-8") as file:
         file.write(wanted)

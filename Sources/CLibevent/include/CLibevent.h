@@ -38,6 +38,25 @@ void clibevent_event_free(clibevent_event *event);
 int clibevent_event_add(clibevent_event *event, long long milliseconds);
 int clibevent_event_remove(clibevent_event *event);
 
+// HTTP, see event2/http.h: a server on a base, of the same thread. Requests other than GET and HEAD are refused, large
+// ones too, and connections that are silent for `timeout_seconds` are closed. `serve` must reply before it returns.
+typedef struct evhttp clibevent_http;
+typedef struct evhttp_request clibevent_request;
+clibevent_http *clibevent_http_new(
+    clibevent_base *base, int timeout_seconds, void (*serve)(clibevent_request *request, void *argument),
+    void *argument);
+// Closes the listeners and all connections.
+void clibevent_http_free(clibevent_http *http);
+// Accepts on a bound, listening, non-blocking socket and takes it over; -1 when memory is refused.
+int clibevent_http_accept(clibevent_http *http, int fd);
+int clibevent_request_is_head(clibevent_request *request);
+// The request's path and query as sent, valid until the reply.
+const char *clibevent_request_target(clibevent_request *request);
+// Replies once: `headers` is a list of names and values that ends with NULL.
+void clibevent_request_reply(
+    clibevent_request *request, int status, const char *reason, const char *const *headers, const void *bytes,
+    unsigned long count);
+
 // Two Linux calls that Swift's Glibc module leaves out: eventfd(2) and accept4(2), non-blocking and close-on-exec.
 int clibevent_eventfd(void);
 int clibevent_accept(int listener);

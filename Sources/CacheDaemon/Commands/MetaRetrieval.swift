@@ -64,9 +64,9 @@ extension Session {
         let terms = MetaTerms(request, turn)
         let cache = turn.cache
         if let last = replies.last {
-            return unsafe terms.look(cache, key: key, opaque: opaque, flight: nil, &last.following)
+            return unsafe terms.look(cache, key: key, opaque: opaque, flight: nil, hasWaited: false, &last.following)
         }
-        return unsafe terms.look(cache, key: key, opaque: opaque, flight: nil, &turn.output)
+        return unsafe terms.look(cache, key: key, opaque: opaque, flight: nil, hasWaited: false, &turn.output)
     }
 
     /// Makes the line that was just written the beginning of a slot, and asks for the value that follows it.
@@ -108,7 +108,8 @@ extension Session {
             let terms = MetaTerms(request, turn)
             let look = unsafe question.key.withUnsafeBytes { key in
                 unsafe question.opaque.withUnsafeBytes { opaque in
-                    unsafe terms.look(turn.cache, key: key, opaque: opaque, flight: completion.flight, &slot.lead)
+                    unsafe terms.look(
+                        turn.cache, key: key, opaque: opaque, flight: completion.flight, hasWaited: true, &slot.lead)
                 }
             }
             switch look {
@@ -201,11 +202,12 @@ private struct MetaTerms {
     /// Looks at the entry, decides, and writes the answer to `output`; nothing is written when it is unresolved.
     func look(
         _ cache: Cache, key: UnsafeRawBufferPointer, opaque: UnsafeRawBufferPointer, flight: Flight?,
-        _ output: inout Output
+        hasWaited: Bool, _ output: inout Output
     ) -> MetaLook {
         let mark = output.mark
         var look = MetaLook.miss
         let outcome = cache.edit(unsafe Span(_unsafeBytes: key), now: now, flight: flight) { edit in
+            edit.hasWaited = hasWaited
             if request.operation == .inspect {
                 look = unsafe inspect(&edit, key: key, opaque: opaque, &output)
             } else {

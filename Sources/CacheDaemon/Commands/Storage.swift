@@ -130,15 +130,17 @@ extension Session {
             return .engine
         }
         phase = .command
-        answer(outcome, target, &turn)
+        answer(outcome, target, storedBytes: draft.storedBytes, &turn)
         return nil
     }
 
     @inline(__always)
-    private mutating func answer(_ outcome: StoreOutcome, _ target: StoreTarget, _ turn: inout Turn) {
+    private mutating func answer(
+        _ outcome: StoreOutcome, _ target: StoreTarget, storedBytes: Int, _ turn: inout Turn
+    ) {
         if let meta = target.meta {
-            if meta.request.compareUnique != nil { countComparison(outcome, turn) }
-            return answer(outcome, meta, isQuiet: target.isQuiet, &turn)
+            if meta.request.comparesLikeCAS { countComparison(outcome, turn) }
+            return answer(outcome, meta, storedBytes: storedBytes, isQuiet: target.isQuiet, &turn)
         }
         if case .compare = target.mode { countComparison(outcome, turn) }
         noteStore(StoreStatus(outcome), turn)

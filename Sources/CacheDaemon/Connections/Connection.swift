@@ -13,53 +13,55 @@ import Glibc
 import Libevent
 import Primitives
 import Protocol
+import TLS
 
 /// One client's connection.
 @safe
 final class Connection {
-    /// How long a request may take to arrive: so much, and a second for each `partialBytesPerSecondMin` received.
-    static let partialMilliseconds: Int64 = 10_000
-    static let partialBytesPerSecondMin: Int64 = 1024
-    /// How long a socket may take no byte of its replies.
-    static let sendMilliseconds: Int64 = 60_000
     /// How long the client's last bytes are thrown away after the last reply, so that the kernel delivers that one.
     static let lingerMilliseconds: Int64 = 2000
 
     let id: UInt32
-    private let fd: Int32
+    let fd: Int32
     /// Holds the connection while it is open, and outlives it.
-    private let worker: Worker
-    private var session: Session
+    let worker: Worker
+    /// Encrypts; nil where bytes go straight to the socket.
+    let tls: TLSSession?
+    /// Where TLS is; see Connection+TLS.swift.
+    var encryption = EncryptionState()
+    var session: Session
     /// The front of a request that has only come in part.
-    private var input = ByteBuffer()
+    var input = ByteBuffer()
     /// Replies that the socket did not take at once.
     ///
     /// While there are any, nothing more is executed.
-    private var unsent = Output()
+    var unsent = Output()
     private var readWatch: Watch?
-    private var writeWatch: Watch?
+    private(set) var writeWatch: Watch?
     /// Nothing more will be read: the client said so, or the daemon is stopping.
     private var isInputOver = false
     private var hasClientFinished = false
     private var isScheduled = false
-    private var isLingering = false
+    var isLingering = false
     private var isClosed = false
     private var isCloseTold = false
 
     // For the deadlines.
-    private let card: ConnectionCard
-    private var partialSince = Instant.never
-    private var partialBytes: Int64 = 0
-    private var partialRequest: UInt32 = 0
+    let card: ConnectionCard
+    var partialSince = Instant.never
+    var partialBytes: Int64 = 0
+    var partialRequest: UInt32 = 0
     /// When the client was last asked to authenticate itself.
-    private var loginSince: Instant
-    private var lastReadBytes: Int64 = 0
+    var loginSince: Instant
+    var lastReadBytes: Int64 = 0
 
     /// Begins to serve `fd`; does not own it when it throws.
-    init(id: UInt32, fd: Int32, worker: Worker) throws(EventLoopError) {
+    init(id: UInt32, fd: Int32, tls: TLSSession?, worker: Worker) throws(EventLoopError) {
         self.id = id
         self.fd = fd
+        self.tls = tls
         self.worker = worker
+        encryption.isShakingHands = tls != nil
         session = Session(
             id: id, limits: worker.service.limits, needsLogin: worker.service.authenticator != nil)
         loginSince = worker.service.cache.clock.now()
@@ -75,6 +77,7 @@ final class Connection {
     // MARK: What wakes a connection
 
     private func becameReadable() {
+        if encryption.isShakingHands { return shakeHands(&worker.turn) }
         if isLingering || session.isWatching { return discardInput(&worker.turn) }
         guard wantsInput else {
             // The watch is level-triggered: without this it would fire every turn. `settle` starts it again.
@@ -84,7 +87,12 @@ final class Connection {
         run(canRead: true, &worker.turn)
     }
 
-    private func becameWritable() { run(canRead: false, &worker.turn) }
+    private func becameWritable() {
+        if encryption.isShakingHands { return shakeHands(&worker.turn) }
+        // What waits may be an answer of TLS itself, before it can read on.
+        if tls != nil, unsent.isEmpty { writeWatch?.stop() }
+        run(canRead: tls != nil, &worker.turn)
+    }
 
     /// The worker's turn for connections that had work left.
     func runScheduled() {
@@ -122,6 +130,7 @@ final class Connection {
     /// The daemon stops: executes what has come whole, then closes.
     func drain() {
         if isLingering { return discardInput(&worker.turn) }
+        if encryption.isShakingHands { return close(&worker.turn) }
         if wantsInput { run(canRead: true, &worker.turn) }
         isInputOver = true
         run(canRead: false, &worker.turn)
@@ -131,8 +140,8 @@ final class Connection {
 
     private var wantsInput: Bool { session.stall == .input && unsent.isEmpty && !isInputOver }
 
-    private func run(canRead: Bool, _ turn: inout Turn) {
-        guard !isClosed, !isLingering else { return }
+    func run(canRead: Bool, _ turn: inout Turn) {
+        guard !isClosed, !isLingering, !encryption.isShakingHands else { return }
         turn.begin(descriptor: fd)
         guard sendLeftover(&turn) else { return }
         session.sendReady(&turn)
@@ -140,7 +149,7 @@ final class Connection {
             // SAFETY: a session uses its input only during the call, and the input stays in place meanwhile.
             input.consume(unsafe session.process(input.readable, &turn))
         }
-        if canRead, wantsInput, !turn.output.isFull { readAndProcess(&turn) }
+        if canRead || encryption.hasPending, wantsInput, !turn.output.isFull { readAndProcess(&turn) }
         guard !isClosed, send(&turn) else { return }
         turn.end()
         settle(&turn)
@@ -151,7 +160,7 @@ final class Connection {
         let shared = unsafe worker.readMemory
         guard input.isEmpty else {
             let room = unsafe input.reserve(Self.partialReadBytes)
-            guard let count = unsafe received(recv(fd, room.baseAddress, room.count, 0), &turn) else { return }
+            guard let count = unsafe received(read(room), &turn) else { return }
             input.commit(count)
             return input.consume(unsafe session.process(input.readable, &turn))
         }
@@ -167,9 +176,16 @@ final class Connection {
     /// Room made for the rest of a request that has come in part.
     private static let partialReadBytes = 16 << 10
 
+    /// Reads once; returns what recv(2) would.
+    private func read(_ room: UnsafeMutableRawBufferPointer) -> Int {
+        if let tls { return unsafe read(tls, room) }
+        return unsafe recv(fd, room.baseAddress, room.count, 0)
+    }
+
     /// Reads into the value being received first, and what follows it into the shared memory.
     private func read(_ body: UnsafeMutableRawBufferPointer, then shared: UnsafeMutableRawBufferPointer) -> Int {
-        if unsafe body.isEmpty { return unsafe recv(fd, shared.baseAddress, shared.count, 0) }
+        if unsafe body.isEmpty { return unsafe read(shared) }
+        if let tls { return unsafe read(tls, body, then: shared) }
         var vectors = unsafe (
             iovec(iov_base: body.baseAddress, iov_len: body.count),
             iovec(iov_base: shared.baseAddress, iov_len: shared.count)
@@ -202,7 +218,7 @@ final class Connection {
     /// Sends what the socket did not take before; false if there is still some, or the connection died.
     private func sendLeftover(_ turn: inout Turn) -> Bool {
         guard !unsent.isEmpty else { return true }
-        guard note(unsent.send(to: fd, worker.vectors), &turn), unsent.isEmpty else { return false }
+        guard note(transmit(&unsent), &turn), unsent.isEmpty else { return false }
         unsent.releaseIfEmpty()
         writeWatch?.stop()
         return true
@@ -213,10 +229,15 @@ final class Connection {
     /// False if the connection died.
     private func send(_ turn: inout Turn) -> Bool {
         guard !turn.output.isEmpty else { return true }
-        guard note(turn.output.send(to: fd, worker.vectors), &turn) else { return false }
+        guard note(transmit(&turn.output), &turn) else { return false }
         if turn.output.isEmpty { return true }
         unsent.take(&turn.output)
         return watchWritable(&turn)
+    }
+
+    private func transmit(_ output: inout Output) -> SendOutcome {
+        if let tls { return output.send(through: tls, worker.vectors) }
+        return output.send(to: fd, worker.vectors)
     }
 
     /// Interprets what became of sending; false if the connection died.
@@ -234,7 +255,8 @@ final class Connection {
         return true
     }
 
-    private func watchWritable(_ turn: inout Turn) -> Bool {
+    @discardableResult
+    func watchWritable(_ turn: inout Turn) -> Bool {
         let watch =
             writeWatch ?? Watch(loop: worker.loop, fd: fd, .writable) { [unowned self] in becameWritable() }
         writeWatch = watch
@@ -268,6 +290,12 @@ final class Connection {
         case .input:
             guard let readWatch, start(readWatch, &turn) else { return }
             input.releaseIfEmpty()
+            // The socket does not become readable for what TLS has taken from it already.
+            if encryption.hasPending { schedule() }
+            if encryption.wantsWrite {
+                encryption.wantsWrite = false
+                watchWritable(&turn)
+            }
         case .turn:
             worker.counters.add(.yields)
             schedule()
@@ -300,6 +328,7 @@ final class Connection {
         tellClosed(session.fatal != nil ? .error : worker.isDraining ? .shutdown : .normal)
         isLingering = true
         card.lastActivity = turn.now
+        tls?.sayGoodbye()
         if shutdown(fd, Int32(SHUT_WR)) != 0 { return close(&turn) }
         if let readWatch { _ = start(readWatch, &turn) }
         if !isClosed { discardInput(&turn) }
@@ -325,7 +354,7 @@ final class Connection {
     }
 
     /// Tells those who watch connections that this one ends, once.
-    private func tellClosed(_ reason: CloseReason) {
+    func tellClosed(_ reason: CloseReason) {
         guard !isCloseTold else { return }
         isCloseTold = true
         tell(closed: reason)
@@ -341,7 +370,7 @@ final class Connection {
         }
     }
 
-    private func note(_ event: String) {
+    func note(_ event: String) {
         let log = worker.service.log
         if log.isOn(.info) { log.write(.info, event, ["connection": "\(id)", "peer": "\(PeerAddress(fd))"]) }
     }
@@ -360,49 +389,5 @@ final class Connection {
         worker.service.unregister(fd: fd)
         Glibc.close(fd)
         worker.remove(self)
-    }
-
-    // MARK: Deadlines
-
-    /// Notes since when a request has been arriving.
-    private func notePartialRequest(_ now: Instant) {
-        guard session.stall == .input, !session.isBetweenRequests || !input.isEmpty else {
-            return partialSince = .never
-        }
-        if partialSince == .never || partialRequest != session.requestCount {
-            partialSince = now
-            partialRequest = session.requestCount
-            // Of a value, what came with its line counts already; at most one read.
-            partialBytes = session.isBetweenRequests ? Int64(input.count) : lastReadBytes
-        }
-    }
-
-    /// Closes the connection if the client has kept it waiting for too long.
-    func checkDeadlines(_ now: Instant) {
-        func isOver(_ since: Instant, _ milliseconds: Int64) -> Bool {
-            now > since.advanced(byMilliseconds: milliseconds)
-        }
-        if isLingering {
-            if isOver(card.lastActivity, Self.lingerMilliseconds) { close(&worker.turn) }
-        } else if session.isLoginDue, isOver(loginSince, worker.service.loginMilliseconds) {
-            kick(.loginTimeouts)
-        } else if let since = session.dumpPageSince, !unsent.isEmpty, isOver(since, Self.sendMilliseconds) {
-            kick(.stalledKicks)
-        } else if session.isWatching {
-            // Its ring is bounded: it may read as slowly as it likes.
-        } else if !unsent.isEmpty {
-            if isOver(card.lastActivity, Self.sendMilliseconds) { kick(.stalledKicks) }
-        } else if partialSince != .never {
-            let grace = Self.partialMilliseconds + partialBytes * 1000 / Self.partialBytesPerSecondMin
-            if isOver(partialSince, grace) { kick(.stalledKicks) }
-        } else if let idle = worker.service.idleTimeout, session.stall == .input, session.replies.isEmpty {
-            if isOver(card.lastActivity, idle) { kick(.idleKicks) }
-        }
-    }
-
-    private func kick(_ counter: Counter) {
-        worker.counters.add(counter)
-        tellClosed(.idleTimeout)
-        close(&worker.turn)
     }
 }

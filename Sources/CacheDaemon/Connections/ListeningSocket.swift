@@ -35,6 +35,8 @@ struct ListeningSocket {
     let port: Int?
     /// The path to remove at the end, or nil.
     var path: String?
+    /// Whether its connections are not encrypted even where others are.
+    var isPlain = false
 
     // MARK: TCP
 
@@ -58,7 +60,9 @@ struct ListeningSocket {
         while let info = unsafe next {
             unsafe next = info.pointee.ai_next
             do throws(ListenError) {
-                sockets.append(try unsafe open(info.pointee, "\(address)"))
+                var socket = try unsafe open(info.pointee, "\(address)")
+                socket.isPlain = address.isPlain
+                sockets.append(socket)
             } catch {
                 // A host without IPv6 still has names with IPv6 addresses.
                 guard errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL else {
@@ -105,6 +109,13 @@ struct ListeningSocket {
         _ = unsafe setsockopt(fd, level, option, &one, socklen_t(MemoryLayout<Int32>.size))
     }
 
+    /// The value of a socket option of SOL_SOCKET; -1 if `fd` is no socket.
+    static func option(_ fd: Int32, _ option: Int32) -> Int32 {
+        var value: Int32 = -1
+        var size = socklen_t(MemoryLayout<Int32>.size)
+        return unsafe getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1
+    }
+
     // MARK: Unix
 
     /// Listens on a Unix socket with the permission bits `mode`.
@@ -129,7 +140,7 @@ struct ListeningSocket {
         // The process's umask, 0077, made the file private; it is opened up only now.
         guard unsafe chmod(path, mode) == 0 else { throw closing(fd, path, "chmod") }
         guard listen(fd, backlog) == 0 else { throw closing(fd, path, "listen") }
-        return ListeningSocket(fd: fd, address: "unix:\(path)", port: nil, path: path)
+        return ListeningSocket(fd: fd, address: "unix:\(path)", port: nil, path: path, isPlain: true)
     }
 
     private static func removeStale(_ address: UnixAddress, _ path: String) throws(ListenError) {
@@ -143,31 +154,5 @@ struct ListeningSocket {
         if unsafe address.call(probe, connect) == 0 { throw ListenError(path, "another process listens there") }
         guard errno == ECONNREFUSED else { throw ListenError(path, "connect", errno) }
         guard unsafe unlink(path) == 0 else { throw ListenError(path, "unlink", errno) }
-    }
-}
-
-/// The address of a Unix socket.
-@safe
-private struct UnixAddress {
-    private var raw = sockaddr_un()
-
-    /// The address of a path; nil if it does not fit.
-    init?(_ path: String) {
-        raw.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.utf8)
-        let capacity = MemoryLayout.size(ofValue: raw.sun_path)
-        guard !bytes.isEmpty, bytes.count < capacity else { return nil }
-        // SAFETY: one byte less than the array is copied; the rest stays zero.
-        unsafe withUnsafeMutableBytes(of: &raw.sun_path) { unsafe $0.copyBytes(from: bytes) }
-    }
-
-    /// Calls bind(2) or connect(2) with the address.
-    func call(_ fd: Int32, _ function: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
-        // SAFETY: the pointer is used only during the call, with the size of what it points to.
-        unsafe withUnsafePointer(to: raw) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe function(fd, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-            }
-        }
     }
 }

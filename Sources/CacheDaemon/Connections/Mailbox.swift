@@ -6,15 +6,18 @@
 import CacheEngine
 import Libevent
 import Primitives
+import TLS
 
 /// What a worker is told.
 enum Message: Sendable {
-    /// Serve this descriptor, and own it.
-    case connection(fd: Int32)
+    /// Serve this descriptor, and own it; `tls` encrypts it, and `id` names it among all connections.
+    case connection(fd: Int32, id: UInt32, tls: TLSContext?)
     /// The engine has an answer.
     case completion(Completion)
     /// Lines wait for a connection that watches.
     case linesReady(connection: UInt32)
+    /// Say that you live.
+    case ping
     /// The authenticator has an answer for a connection.
     case verdict(LoginVerdict, connection: UInt32)
     /// The file of accounts was read again.

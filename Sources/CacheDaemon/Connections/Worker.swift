@@ -7,6 +7,8 @@ import Glibc
 import Libevent
 import Primitives
 import Protocol
+import Synchronization
+import TLS
 
 /// The other threads' handle on a worker.
 struct WorkerThread: Sendable {
@@ -27,6 +29,7 @@ struct WorkerThread: Sendable {
             } catch {
                 // Without its loop this thread cannot serve: better to stop than to leave its connections hanging.
                 service.log.write(.error, "worker failed", ["number": "\(number)", "reason": "\(error)"])
+                service.workerFailed()
                 service.control.requestStop()
                 service.control.requestStop()
             }
@@ -44,6 +47,8 @@ final class Worker {
     static let readBytes = 64 << 10
     /// Time between two looks at the connections' deadlines.
     static let sweepMilliseconds: Int64 = 1000
+    /// Steps of TLS handshakes in one turn, about a millisecond each, so that a flood of them delays nobody for long.
+    static let handshakeStepsMax = 2
     /// How long an orderly stop waits for clients to take their replies.
     static let drainMilliseconds: Int64 = 5000
 
@@ -52,7 +57,6 @@ final class Worker {
     let counters: Counters
     private let mailbox: Mailbox
     private var connections: [UInt32: Connection] = [:]
-    private var lastID: UInt32 = 0
     /// Connections with work left over from this turn.
     private var ready: [Connection] = []
     private var spareReady: [Connection] = []
@@ -61,6 +65,8 @@ final class Worker {
     private var sweep: Timer?
     private var drainTimer: Timer?
     private(set) var isDraining = false
+    /// Steps of TLS handshakes that may still be done in this turn.
+    var handshakeStepsLeft = Worker.handshakeStepsMax
     private var isStopping = false
 
     /// What sessions work with; lent to one connection at a time.
@@ -87,6 +93,7 @@ final class Worker {
     /// Serves until told to drain or stop.
     func run() {
         loop.run {
+            handshakeStepsLeft = Self.handshakeStepsMax
             runReady()
             if isStopping || (isDraining && connections.isEmpty) { return .stop }
             return ready.isEmpty ? .wait : .poll
@@ -115,16 +122,23 @@ final class Worker {
         counters.add(.connectionsClosed)
     }
 
-    private func open(_ fd: Int32) {
-        lastID &+= 1
-        if isDraining || connections[lastID] != nil { return refuse(fd) }
+    private func open(_ fd: Int32, _ id: UInt32, _ context: TLSContext?) {
+        if isDraining || connections[id] != nil { return refuse(fd) }
+        var tls: TLSSession?
+        if let context {
+            tls = TLSSession(context, fd: fd)
+            guard tls != nil else {
+                service.log.write(.warning, "connection refused", ["reason": "no memory for TLS"])
+                return refuse(fd)
+            }
+        }
         do throws(EventLoopError) {
-            let connection = try Connection(id: lastID, fd: fd, worker: self)
-            connections[lastID] = connection
+            let connection = try Connection(id: id, fd: fd, tls: tls, worker: self)
+            connections[id] = connection
             if connections.count == 1 { try sweep?.set(afterMilliseconds: Self.sweepMilliseconds) }
         } catch {
             service.log.write(.warning, "connection refused", ["reason": "\(error)"])
-            connections[lastID] = nil
+            connections[id] = nil
             refuse(fd)
         }
     }
@@ -153,9 +167,10 @@ final class Worker {
         messages = mailbox.take(replacedBy: messages)
         for message in messages {
             switch message {
-            case .connection(let fd): open(fd)
+            case .connection(let fd, let id, let tls): open(fd, id, tls)
             case .completion(let completion): deliver(completion)
             case .linesReady(let connection): connections[connection]?.linesReady()
+            case .ping: service.pongs.add(1, ordering: .relaxed)
             case .verdict(let verdict, let connection): connections[connection]?.take(verdict)
             case .accountsChanged: for connection in Array(connections.values) { connection.renewGrant() }
             case .drain: drain()

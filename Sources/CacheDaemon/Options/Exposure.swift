@@ -1,12 +1,24 @@
-// Whether strangers could use the server: addresses that others reach, and what protects them.
+// Who may reach the daemon without proving anything: the one place that decides whether an address may be listened on.
 //
-// The one place that decides it; SettingsDraft.swift refuses settings by it.
+// An address of this machine alone is safe, and so is one behind TLS or authentication. Any other must be asked for
+// with `allow_insecure`: caches that were open to the Internet by accident have been emptied, read, and used against
+// others. Reads settings only.
 
 import Glibc
 
 extension Settings {
-    /// Whether clients have to prove something before they are served.
-    var isProtected: Bool { access.accountFile != nil }
+    /// Addresses that other machines reach while nothing keeps strangers out.
+    var exposedAddresses: [ListenAddress] {
+        if allowsInsecure { return [] }
+        return listen.filter { !$0.isLoopback && !isProtected($0) }
+    }
+
+    /// Whether clients of `address` have to prove something.
+    ///
+    /// Encryption alone counts: who listens with a certificate has thought of who connects.
+    private func isProtected(_ address: ListenAddress) -> Bool {
+        access.accountFile != nil || tls.isOn && !address.isPlain
+    }
 }
 
 extension ListenAddress {

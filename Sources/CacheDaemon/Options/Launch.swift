@@ -22,7 +22,8 @@ enum Launch: Equatable, Sendable {
     /// What a flag stands for.
     private enum Tag: Sendable {
         case setting(OptionSpec)
-        case config, checkConfig, printConfig, verbose, udpPort, daemonize, extended, version, help
+        case config, checkConfig, printConfig, generate, verbose, udpPort, daemonize, encrypted, extended, version
+        case help
     }
 
     /// Reads `arguments`, which do not begin with the program's name.
@@ -48,6 +49,12 @@ enum Launch: Equatable, Sendable {
             case .config: configPath = occurrence.value
             case .checkConfig: wantsCheck = true
             case .printConfig: wantsText = true
+            case .generate:
+                let wanted = occurrence.value ?? ""
+                guard let text = GeneratedText.make(wanted, table: commandLine(coreCount: 4)) else {
+                    return .refuse(["--generate: '\(wanted)' is not \(GeneratedText.names.joined(separator: ", "))"])
+                }
+                return .show(text)
             default: break
             }
         }
@@ -93,8 +100,9 @@ enum Launch: Equatable, Sendable {
             case .daemonize:
                 let hint = "the daemon stays in the foreground; let systemd, or a shell's &, put it in the background"
                 draft.note(OptionProblem(.flag("-d"), hint))
+            case .encrypted: draft.settings.tls.isDemanded = true
             case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
-            case .config, .checkConfig, .printConfig, .version, .help: break
+            case .config, .checkConfig, .printConfig, .generate, .version, .help: break
             }
         }
     }
@@ -108,6 +116,9 @@ enum Launch: Equatable, Sendable {
             Option(.checkConfig, long: "check-config", help: "Check configuration and flags, open nothing, exit."),
             Option(
                 .printConfig, long: "print-config", help: "Print the configuration, all explained, and exit."),
+            Option(
+                .generate, long: "generate", value: "WHAT", choices: GeneratedText.names,
+                help: "Print a manual page, shell completion or the list of metrics, and exit."),
             Option(.version, long: "version", short: "V", help: "Print name and version and exit."),
             Option(.help, long: "help", short: "h", help: "Print this and exit."),
         ]
@@ -122,8 +133,11 @@ enum Launch: Equatable, Sendable {
                 [
                     Option(.udpPort, short: "U", value: "0", help: "UDP port; only 0, there is no UDP."),
                     Option(
+                        .encrypted, long: "enable-ssl", short: "Z",
+                        help: "Refuse to start without TLS, which tls.certificate turns on."),
+                    Option(
                         .extended, short: "o", value: "LIST",
-                        help: "idle_timeout=SECONDS; names that tune memcached's memory are accepted without effect."),
+                        help: "idle_timeout=SECONDS, ssl_chain_cert=FILE and the like; memory tuning has no effect."),
                     Option(.daemonize, short: "d", help: "Refused: the daemon stays in the foreground."),
                 ]))
         return OptionTable(
@@ -139,6 +153,7 @@ enum Launch: Equatable, Sendable {
     private static func option(for spec: OptionSpec, _ defaults: Settings) -> Option<Tag> {
         let text = spec.form.valueName == nil ? spec.help : "\(spec.help) [\(spec.defaultText(defaults))]"
         return Option(
-            .setting(spec), long: spec.flag, short: spec.short, value: spec.form.valueName, help: text)
+            .setting(spec), long: spec.flag, short: spec.short, value: spec.form.valueName,
+            choices: spec.form.choices, help: text)
     }
 }

@@ -6,6 +6,8 @@ import Glibc
 struct WrittenAddress: Equatable, Sendable {
     let host: String
     let port: Int?
+    /// memcached's `notls:` stood before it.
+    var isPlain = false
 
     /// The host with the common port.
     init(host: String) {
@@ -13,8 +15,10 @@ struct WrittenAddress: Equatable, Sendable {
         port = nil
     }
 
-    /// Reads one address.
-    init(parsing text: String) throws(ValueProblem) {
+    /// Reads one address; `notls:` before it keeps it plain where others are encrypted.
+    init(parsing written: String) throws(ValueProblem) {
+        let text = written.hasPrefix("notls:") ? String(written.dropFirst(6)) : written
+        isPlain = text != written
         let host: Substring
         var port: Substring?
         if text.hasPrefix("[") {
@@ -59,11 +63,28 @@ struct WrittenAddress: Equatable, Sendable {
 }
 
 extension OptionForm {
+    /// The address of the admin port.
+    static var adminAddress: OptionForm {
+        OptionForm(
+            valueName: "ADDRESS", range: "HOST, HOST:PORT, [IPV6]:PORT or unix:PATH",
+            read: { text, draft throws(ValueProblem) in
+                if text.hasPrefix("unix:") {
+                    let path = try self.text(String(text.dropFirst(5)), bytesMax: 107)
+                    draft.settings.admin = .unix(path: path)
+                } else {
+                    let written = try WrittenAddress(parsing: text)
+                    let port = written.port ?? AdminAddress.standardPort
+                    draft.settings.admin = .tcp(ListenAddress(host: written.host, port: port))
+                }
+            }, show: { $0.admin.map { [$0.description] } ?? [] }, copy: { $1.admin = $0.admin })
+    }
+
     /// Addresses to listen on.
     static var addresses: OptionForm {
         OptionForm(
             valueName: "HOST[:PORT]",
-            range: "HOST, HOST:PORT or [IPV6]:PORT; several with commas or on lines of their own",
+            range:
+                "HOST, HOST:PORT or [IPV6]:PORT, also notls:HOST...; several with commas or on lines of their own",
             read: { text, draft throws(ValueProblem) in
                 var addresses: [WrittenAddress] = []
                 for part in text.split(separator: ",", omittingEmptySubsequences: false) {

@@ -30,6 +30,8 @@ struct OptionForm: Sendable {
     var isList = false
     /// What a switch's flag stands for.
     var flagText = ""
+    /// The only words that the value may be; empty where it is not one of a few.
+    var choices: [String] = []
     /// Unit of a number without one on the command line; memcached's `-m 64` means MiB.
     var bareFlagUnit = ""
 
@@ -111,7 +113,7 @@ struct OptionForm: Sendable {
                     throw ValueProblem("'\(text)' is not \(list)")
                 }
                 draft.settings[keyPath: field] = choice
-            }, show: { [$0[keyPath: field].rawValue] }, copy: copier(field))
+            }, show: { [$0[keyPath: field].rawValue] }, copy: copier(field), choices: words)
     }
 
     /// Yes or no in a file; on the command line a switch that stands for `flagMeans`.
@@ -198,7 +200,7 @@ struct OptionForm: Sendable {
         return number
     }
 
-    private static func text(_ text: String, bytesMax: Int) throws(ValueProblem) -> String {
+    static func text(_ text: String, bytesMax: Int) throws(ValueProblem) -> String {
         if text.isEmpty { throw ValueProblem("empty value") }
         if text.utf8.contains(where: { $0 < 32 || $0 == 127 }) { throw ValueProblem("contains a control character") }
         // What a file could not say, a flag must not say either: --print-config prints what was given.

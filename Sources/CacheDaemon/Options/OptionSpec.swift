@@ -9,6 +9,7 @@ struct OptionSpec: Sendable {
     enum Group: String, CaseIterable, Sendable {
         case network = "Network"
         case access = "Access"
+        case tls = "TLS"
         case memory = "Memory tier"
         case disk = "Disk tier"
         case life = "Life of entries"

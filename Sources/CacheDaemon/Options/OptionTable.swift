@@ -5,7 +5,7 @@ import Primitives
 
 extension OptionSpec {
     /// Every option, in the order of the sample configuration.
-    static let table: [OptionSpec] = network + access + memory + disk + life + log
+    static let table: [OptionSpec] = network + access + tls + memory + disk + life + log
 
     private static let year = TimeSpan.seconds(365 * 86_400)
     private static let anySpan = TimeSpan.seconds(1)...TimeSpan.seconds(100 * 365 * 86_400)
@@ -28,6 +28,10 @@ extension OptionSpec {
             "unix_mode", flag: "unix-mode", short: "a", .network, .permissions(\.unixMode),
             "Permission bits of the Unix socket."),
         .option(
+            "admin", flag: "admin", .network, .adminAddress, absence: "none", sample: "127.0.0.1:11212",
+            "Address of the dashboard, /metrics and the probes over HTTP.",
+            "Who reaches it can read statistics and names of keys, and change nothing. Without a port, 11212."),
+        .option(
             "threads", flag: "threads", short: "t", .network, .count(\.threads, 1...256), absence: "one per core",
             sample: "4", "Worker threads.", "Each serves its share of the connections."),
         .option(
@@ -37,6 +41,22 @@ extension OptionSpec {
         .option(
             "idle_timeout", flag: "idle-timeout", .network, .optionalSpan(\.idleTimeout, anySpan), reloads: true,
             absence: "never", sample: "10m", "Close connections that were silent for so long."),
+        .option(
+            "request_timeout", flag: "request-timeout", .network, .span(\.requestTimeout, second...hour), reloads: true,
+            "Close connections whose request does not arrive within this.",
+            "Counted from its first byte; a request is given more time as its bytes come, see `request_rate_min`."),
+        .option(
+            "request_rate_min", flag: "request-rate-min", .network,
+            .size(\.requestBytesPerSecondMin, 1...1 << 30), reloads: true,
+            "Bytes of a request that buy it another second.", "Slower clients are cut off after `request_timeout`."),
+        .option(
+            "send_timeout", flag: "send-timeout", .network, .span(\.sendTimeout, second...hour), reloads: true,
+            "Close connections that take none of their replies for so long."),
+        .option(
+            "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
+            reloads: true, "Listen for other machines without TLS or authentication.",
+            "Only where the network keeps strangers out: whoever connects can read, change and empty the cache.",
+            inFile: "Whether other machines may connect although nothing keeps strangers out."),
         .option(
             "max_entry", flag: "max-entry", short: "I", .network, .size(\.entryBytesMax, 1024...1 << 30),
             "Largest value that clients may store.",
@@ -57,13 +77,13 @@ extension OptionSpec {
             .toggle(\.allowsWatching, flagMeans: false), "Refuse `watch`.",
             inFile: "Whether clients may watch what others do with `watch`."),
         .option(
+            "core_files", flag: "core-files", short: "r", .network, .toggle(\.writesCoreFiles, flagMeans: true),
+            "Let a crash leave a core file.", "It holds what clients have stored, and passwords.",
+            inFile: "Whether a crash may leave a core file."),
+        .option(
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
             sample: "cache-daemon", "User to become when started as root."),
-        .option(
-            "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
-            "Serve addresses that others can reach without authentication or encryption.",
-            "Otherwise `listen` takes only loopback addresses where neither is set up."),
     ]
 
     private static let access: [OptionSpec] = [
@@ -81,6 +101,43 @@ extension OptionSpec {
             "auth.timeout", flag: "auth-timeout", .access,
             .span(\.access.loginTimeout, TimeSpan(milliseconds: 100)...TimeSpan.seconds(3600)), reloads: true,
             "How long a client may take to authenticate itself.", "Then its connection is closed."),
+    ]
+
+    private static let second = TimeSpan.seconds(1)
+    private static let hour = TimeSpan.seconds(3600)
+
+    private static func file(_ field: Field<String?>) -> OptionForm {
+        .optionalText(field, valueName: "FILE", range: "a path", bytesMax: 4000)
+    }
+
+    private static let tls: [OptionSpec] = [
+        .option(
+            "tls.certificate", flag: "tls-certificate", .tls, file(\.tls.certificate), reloads: true,
+            absence: "no TLS", sample: "/etc/cache-daemon/server.pem", "Certificate chain, PEM: turns TLS on.",
+            """
+            TCP connections are encrypted then, Unix sockets are not. Read again at each reload; on any error the old \
+            one stays. Connections that are open keep theirs.
+            """),
+        .option(
+            "tls.key", flag: "tls-key", .tls, file(\.tls.key), reloads: true, absence: "in the certificate's file",
+            sample: "/etc/cache-daemon/server.key", "Private key, PEM, without a passphrase.",
+            "Others must not be able to read it: mode 600, or 640."),
+        .option(
+            "tls.client_ca", flag: "tls-client-ca", .tls, file(\.tls.clientAuthorities), reloads: true,
+            absence: "clients are not asked", sample: "/etc/cache-daemon/clients.pem",
+            "Authorities of clients' certificates, PEM.", "Clients need a certificate of one of them then."),
+        .option(
+            "tls.client_certificates", flag: "tls-client-certificates", .tls,
+            .choice(\.tls.clientCertificates, valueName: "WORD"), reloads: true,
+            "Whether clients need a certificate: required or optional.",
+            "Only with `tls.client_ca`. optional: who shows a wrong one is refused, who shows none is not."),
+        .option(
+            "tls.min_version", flag: "tls-min-version", .tls, .choice(\.tls.oldest, valueName: "VERSION"),
+            reloads: true,
+            "Oldest protocol: 1.2 or 1.3."),
+        .option(
+            "tls.handshake_timeout", flag: "tls-handshake-timeout", .tls, .span(\.tls.handshakeTimeout, second...hour),
+            reloads: true, "Close connections whose handshake is not over within this."),
     ]
 
     private static let memory: [OptionSpec] = [

@@ -6,6 +6,7 @@
 
 import CacheEngine
 import Primitives
+import TLS
 
 /// What the daemon is told to do.
 ///
@@ -21,12 +22,22 @@ struct Settings: Equatable, Sendable {
     var unixPath: String?
     /// Permission bits of the Unix socket.
     var unixMode: UInt32 = 0o700
+    /// Where administrators are served over HTTP; nil: nowhere.
+    var admin: AdminAddress?
     /// Worker threads.
     var threads = 1
     /// Client connections served at a time.
     var connectionsMax = 1024
     /// A connection that sent nothing for so long is closed.
     var idleTimeout: TimeSpan?
+    /// How long a request may take to arrive; more for what has come, see `requestBytesPerSecondMin`.
+    var requestTimeout = TimeSpan.seconds(10)
+    /// A request is given another second for so many bytes received.
+    var requestBytesPerSecondMin = 1024
+    /// How long a socket may take nothing of its replies.
+    var sendTimeout = TimeSpan.seconds(60)
+    /// Whether other machines may connect although nothing keeps strangers out.
+    var allowsInsecure = false
     /// Largest value that clients may store, in bytes.
     var entryBytesMax = 64 << 20
     /// Whether the `shutdown` command works.
@@ -39,12 +50,13 @@ struct Settings: Equatable, Sendable {
     var allowsWatching = true
     /// memcached's options that were given and mean nothing here, for the log.
     var optionsWithoutEffect: [String] = []
+    /// Whether a crash may leave a core file, with everything that clients stored in it.
+    var writesCoreFiles = false
     /// The user to become when started as root.
     var user: String?
-    /// Whether addresses that others can reach may be served without authentication and encryption.
-    var allowsInsecure = false
 
     var access = Access()
+    var tls = TLS()
     var memory = Memory()
     var disk = Disk()
     var timeToLive = TimeToLive()
@@ -58,6 +70,37 @@ struct Settings: Equatable, Sendable {
         var accountFile: String?
         /// How long a client may take to authenticate itself.
         var loginTimeout = TimeSpan.seconds(10)
+    }
+
+    /// Encryption of TCP connections.
+    struct TLS: Equatable, Sendable {
+        /// The certificate chain, a PEM file.
+        ///
+        /// Nil: connections are not encrypted.
+        var certificate: String?
+        /// The private key, a PEM file; nil: in the file of the certificate.
+        var key: String?
+        /// The authorities of clients' certificates, a PEM file; nil: clients are not asked for one.
+        var clientAuthorities: String?
+        /// Whether clients need a certificate, where they are asked for one.
+        var clientCertificates = ClientCertificates.required
+        /// The oldest protocol.
+        var oldest = TLSVersion.v12
+        /// How long a handshake may take.
+        var handshakeTimeout = TimeSpan.seconds(5)
+        /// memcached's -Z was given.
+        var isDemanded = false
+
+        /// Whether TCP connections are encrypted.
+        var isOn: Bool { certificate != nil }
+
+        /// memcached's number: 0 none, 1 optional, 2 required.
+        var verifyMode: UInt64 { clientAuthorities == nil ? 0 : clientCertificates == .optional ? 1 : 2 }
+    }
+
+    /// Whether clients need a certificate.
+    enum ClientCertificates: String, CaseIterable, Sendable {
+        case required, optional
     }
 
     /// The memory tier.
@@ -119,8 +162,29 @@ struct ListenAddress: Equatable, Hashable, Sendable, CustomStringConvertible {
     var host: String
     /// 0 asks the kernel for any free port.
     var port: Int
+    /// Not encrypted, whatever the settings say: memcached's `notls:`.
+    var isPlain = false
 
-    var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    var description: String { (isPlain ? "notls:" : "") + address }
+
+    /// Host and port.
+    private var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}
+
+/// Where administrators are served over HTTP.
+enum AdminAddress: Equatable, Sendable, CustomStringConvertible {
+    case tcp(ListenAddress)
+    case unix(path: String)
+
+    /// The port of an address that names none.
+    static let standardPort = 11212
+
+    var description: String {
+        switch self {
+        case .tcp(let address): "\(address)"
+        case .unix(let path): "unix:\(path)"
+        }
+    }
 }
 
 /// How much is logged; each level includes the ones before it.

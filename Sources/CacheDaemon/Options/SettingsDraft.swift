@@ -101,12 +101,12 @@ struct SettingsDraft: Sendable {
     /// The settings, once everything agrees; nil if anything is wrong, which is then in `problems`.
     mutating func finish(environment: [String: String]) -> Settings? {
         resolveListen()
-        resolveExposure()
         resolveDirectory(environment)
         resolveSizes()
         if let standard = settings.timeToLive.standard, let max = settings.timeToLive.max, standard > max {
             blame(["ttl.default", "ttl.max"], "ttl.default (\(standard)) exceeds ttl.max (\(max))")
         }
+        resolveExposure()
         return problems.isEmpty ? settings : nil
     }
 
@@ -118,25 +118,19 @@ struct SettingsDraft: Sendable {
                 blame(["listen", "port"], "port is 0, so every listen address must name its own")
             }
             let addresses = listen.isEmpty ? settings.listen.map { WrittenAddress(host: $0.host) } : listen
-            settings.listen = addresses.map { ListenAddress(host: $0.host, port: $0.port ?? settings.port) }
+            settings.listen = addresses.map {
+                ListenAddress(host: $0.host, port: $0.port ?? settings.port, isPlain: $0.isPlain)
+            }
         }
         var seen: Set<ListenAddress> = []
-        for address in settings.listen where address.port != 0 && !seen.insert(address).inserted {
+        for address in settings.listen {
+            let bound = ListenAddress(host: address.host, port: address.port)
+            guard address.port != 0, !seen.insert(bound).inserted else { continue }
             blame(["listen"], "\(address) is listed twice")
         }
         if settings.listen.isEmpty, settings.unixPath == nil {
             blame(["port"], "nothing to listen on: TCP is off and no Unix socket is set")
         }
-    }
-
-    /// Refuses to serve strangers unprotected, unless told so.
-    private mutating func resolveExposure() {
-        guard !settings.allowsInsecure, !settings.isProtected else { return }
-        guard let open = settings.listen.first(where: { !$0.isLoopback }) else { return }
-        blame(
-            ["listen"],
-            "\(open.host) can be reached from outside, without authentication or encryption; set auth.file, or "
-                + "allow_insecure = yes in a network that you trust")
     }
 
     private mutating func resolveDirectory(_ environment: [String: String]) {
@@ -168,6 +162,21 @@ struct SettingsDraft: Sendable {
         guard let real = unsafe realpath(path, nil) else { return path }
         defer { unsafe free(real) }
         return unsafe String(cString: real)
+    }
+
+    /// Refuses to serve strangers unprotected, unless told so.
+    ///
+    /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
+    private mutating func resolveExposure() {
+        guard problems.isEmpty else { return }
+        if settings.tls.isDemanded, !settings.tls.isOn {
+            return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
+        }
+        guard let first = settings.exposedAddresses.first else { return }
+        blame(
+            ["listen"],
+            "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
+                + "the network is trusted")
     }
 
     /// Sizes that depend on each other: defaults give way, what was set is held to.

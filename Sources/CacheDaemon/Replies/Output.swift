@@ -24,7 +24,7 @@ struct Output: ~Copyable {
     static let referencesMax = 64
 
     /// A value between the bytes.
-    private struct Reference {
+    struct Reference {
         /// How many unsent bytes of `bytes` go before it.
         var offset: Int
         let source: Source
@@ -36,7 +36,7 @@ struct Output: ~Copyable {
     }
 
     /// What keeps a referenced value alive.
-    private enum Source {
+    enum Source {
         case entry(PinnedEntry)
         /// The stream's present chunk; the next may be requested only after this one was sent.
         case chunk(ValueStream)
@@ -51,7 +51,7 @@ struct Output: ~Copyable {
 
     /// The bytes that are not references.
     var bytes = ByteBuffer()
-    private var references: [Reference] = []
+    private(set) var references: [Reference] = []
     private var referencedBytes = 0
 
     var isEmpty: Bool { bytes.isEmpty && references.isEmpty }
@@ -169,12 +169,12 @@ struct Output: ~Copyable {
             sent = unsafe vectors.send(to: fd, count: fill(vectors.memory))
         }
         guard sent >= 0 else { return errno == EAGAIN || errno == EINTR ? .full : .failed }
-        if references.isEmpty { bytes.consume(sent) } else { consume(sent) }
+        consume(sent)
         return .sent(sent)
     }
 
     /// Lists what is to be sent, from the front, as far as it fits; returns the number of vectors.
-    private func fill(_ vectors: UnsafeMutableBufferPointer<iovec>) -> Int {
+    func fill(_ vectors: UnsafeMutableBufferPointer<iovec>) -> Int {
         let readable = unsafe bytes.readable
         var count = 0
         var position = 0
@@ -195,7 +195,8 @@ struct Output: ~Copyable {
     }
 
     /// Drops the first `count` bytes of the whole.
-    private mutating func consume(_ count: Int) {
+    mutating func consume(_ count: Int) {
+        if references.isEmpty { return bytes.consume(count) }
         var left = count
         var plain = 0
         var done = 0
@@ -243,11 +244,20 @@ enum SendOutcome {
 struct SendVectors: ~Copyable {
     // SAFETY: allocated here, freed in deinit, filled and used within one call of `Output.send`.
     let memory: UnsafeMutableBufferPointer<iovec>
+    /// Where small parts are put together to one TLS record.
+    // SAFETY: as `memory`, by `Output.send(through:)`.
+    let record: UnsafeMutableRawBufferPointer
 
     /// A vector before and after every reference, and one more.
-    init() { unsafe memory = .allocate(capacity: 2 * (Output.referencesMax + 64) + 1) }
+    init() {
+        unsafe memory = .allocate(capacity: 2 * (Output.referencesMax + 64) + 1)
+        unsafe record = .allocate(byteCount: Output.recordBytes, alignment: 64)
+    }
 
-    deinit { unsafe memory.deallocate() }
+    deinit {
+        unsafe memory.deallocate()
+        unsafe record.deallocate()
+    }
 
     /// Sends the first `count` vectors; negative with `errno` set when that failed.
     fileprivate func send(to fd: Int32, count: Int) -> Int {

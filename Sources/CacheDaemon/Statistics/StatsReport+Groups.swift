@@ -3,6 +3,7 @@
 import CacheEngine
 import Primitives
 import Protocol
+import TLS
 
 extension StatsReport {
     // MARK: settings
@@ -38,6 +39,10 @@ extension StatsReport {
         reply.appendStatistic("flush_enabled", Self.word(settings.allowsFlush))
         reply.appendStatistic("dump_enabled", Self.word(settings.allowsDumps))
         reply.appendStatistic("client_flags_size", 4)
+        appendEncryptionSettings(settings, &reply)
+        reply.appendStatistic("request_timeout", UInt64(settings.requestTimeout.milliseconds / 1000))
+        reply.appendStatistic("request_rate_min", UInt64(settings.requestBytesPerSecondMin))
+        reply.appendStatistic("send_timeout", UInt64(settings.sendTimeout.milliseconds / 1000))
         reply.appendStatistic("idle_timeout", UInt64((settings.idleTimeout?.milliseconds ?? 0) / 1000))
         reply.appendStatistic("watcher_logbuf_size", UInt64(WatchHub.ringBytesMax))
         reply.appendStatistic("track_sizes", "no")
@@ -48,6 +53,17 @@ extension StatsReport {
         reply.appendStatistic("disk_durability", settings.disk.durability.rawValue)
         reply.appendStatistic("disk_write", settings.disk.write.rawValue)
         reply.appendStatistic("disk_admission", settings.disk.admission.rawValue)
+    }
+
+    /// Appends what encrypts connections, by memcached's names.
+    private func appendEncryptionSettings(_ settings: Settings, _ reply: inout ByteBuffer) {
+        reply.appendStatistic("ssl_enabled", Self.word(settings.tls.isOn))
+        guard let certificate = settings.tls.certificate else { return }
+        reply.appendStatistic("ssl_chain_cert", certificate.replacing(" ", with: "%20"))
+        reply.appendStatistic("ssl_key", (settings.tls.key ?? certificate).replacing(" ", with: "%20"))
+        reply.appendStatistic("ssl_ca_cert", settings.tls.clientAuthorities?.replacing(" ", with: "%20") ?? "NULL")
+        reply.appendStatistic("ssl_verify_mode", settings.tls.verifyMode)
+        reply.appendStatistic("ssl_min_version", "TLSv\(settings.tls.oldest.rawValue)")
     }
 
     /// There is one LRU list: its segments take no share of the memory, and nothing moves between size classes.

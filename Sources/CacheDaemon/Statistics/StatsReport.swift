@@ -63,9 +63,12 @@ struct StatsReport: Sendable {
         appendExtstore(engine, &reply)
         appendMemory(engine, &reply)
         reply.appendStatistic("binary_rejected", counters[.binaryRejected])
-        reply.appendStatistic("stalled_kicks", counters[.stalledKicks])
+        reply.appendStatistic("stalled_kicks", counters[.requestTimeouts] &+ counters[.sendTimeouts])
+        reply.appendStatistic("request_timeouts", counters[.requestTimeouts])
+        reply.appendStatistic("send_timeouts", counters[.sendTimeouts])
         reply.appendStatistic("auth_timeouts", counters[.loginTimeouts])
         reply.appendStatistic("requests_not_permitted", counters[.requestsNotPermitted])
+        appendEncryption(service, counters, &reply)
         appendTiers(engine, &reply)
     }
 
@@ -128,6 +131,19 @@ struct StatsReport: Sendable {
         let isCrawling = service.cache.isSweepingMemory || service.crawler.isDumping
         reply.appendStatistic("lru_crawler_running", isCrawling ? 1 : 0)
         reply.appendStatistic("lru_crawler_starts", service.crawler.starts)
+    }
+
+    /// memcached's names, and ours; absent while no connection is encrypted.
+    private func appendEncryption(_ service: Service, _ counters: CounterTotals, _ reply: inout ByteBuffer) {
+        let encryption = service.encryptionInForce
+        guard let loadedAt = encryption.loadedAt, let expiresAt = encryption.expiresAt else { return }
+        let now = service.cache.clock.now().milliseconds
+        reply.appendStatistic("ssl_new_sessions", counters[.tlsHandshakes])
+        reply.appendStatistic("ssl_handshake_errors", counters[.tlsHandshakeErrors])
+        reply.appendStatistic("ssl_handshake_timeouts", counters[.handshakeTimeouts])
+        reply.appendStatistic("ssl_proto_errors", counters[.tlsProtocolErrors])
+        reply.appendStatistic("time_since_server_cert_refresh", UInt64(max(0, now - loadedAt.milliseconds) / 1000))
+        reply.appendStatistic("ssl_cert_seconds_left", UInt64(max(0, expiresAt.milliseconds - now) / 1000))
     }
 
     private func appendWatchers(_ service: Service, _ reply: inout ByteBuffer) {

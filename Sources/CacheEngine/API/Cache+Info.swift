@@ -98,7 +98,7 @@ extension Cache {
 
     private func journalled(_ record: JournalRecord, _ key: UnsafeRawBufferPointer, _ now: Instant) -> EntryInfo? {
         let header = record.header
-        let deadline = memory.instant(WallTime(milliseconds: header.deadline))
+        let deadline = memory.deadline(of: EntryMetadata(header))
         guard unsafe record.key.elementsEqual(key), deadline > now else { return nil }
         return EntryInfo(
             key: unsafe Array(key), EntryMetadata(header), extendedBytes: Int(header.extendedBytes),
@@ -113,7 +113,7 @@ extension Cache {
             row.metadata.cas = touched.cas
         }
         let now = clock.now()
-        let deadline = memory.instant(row.metadata.deadline)
+        let deadline = memory.deadline(of: row.metadata)
         guard deadline > now else { return nil }
         return EntryInfo(
             key: key, row.metadata, extendedBytes: row.extendedBytes, deadline: deadline, now: now,

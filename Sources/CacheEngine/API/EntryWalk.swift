@@ -181,7 +181,7 @@ public final class EntryWalk: Sendable {
             metadata.cas = header.cas
             metadata.marks = EntryMarks(rawValue: header.marks)
         }
-        guard metadata.generation > disk.flushGeneration, memory.instant(metadata.deadline) > now else { return nil }
+        guard metadata.generation > disk.flushGeneration, memory.deadline(of: metadata) > now else { return nil }
         return WalkedEntry(key: row.key, metadata)
     }
 

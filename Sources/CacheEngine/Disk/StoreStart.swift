@@ -130,6 +130,9 @@ extension StoreDirectory {
         if format == nil { return .quarantined(hadFormat ? "FORMAT is damaged" : "FORMAT is missing") }
         guard let found else { return .quarantined(hasAnchor ? "the anchor is damaged" : "the anchor is missing") }
         let isSameBoot = !bootID.isEmpty && found.bootID == bootID
+        #if DEBUG
+            if SeededBug.isActive(.rebootIgnored) { return .resumed(afterCrash: true) }
+        #endif
         if found.stop == .cleanAndSynced || (found.stop == .clean && isSameBoot) {
             return .resumed(afterCrash: false)
         }

@@ -59,6 +59,7 @@ final class DiskReader {
         disk.counters.add(to: .reads)
         let found = read(hash: flight.hash, key: flight.key)
         #if DEBUG
+            if SeededBug.isActive(.promotionUnchecked) { SeededBug.wait() }
             disk.injected.withLock { $0.beforeLanding }?()
         #endif
         land(flight, with: found)
@@ -162,6 +163,11 @@ final class DiskReader {
             let proofs = unsafe flight.state.proofs
             unsafe flight.state.loads = []
             unsafe flight.state.proofs = []
+            #if DEBUG
+                // SAFETY: the flight owns its key, and the lookup keeps no pointer.
+                let isUnknown = unsafe flight.key.withUnsafeBytes { unsafe state.table.find(flight.hash, $0) } == nil
+                if SeededBug.isActive(.promotionUnchecked), isUnknown { state.flights[flight.hash] = flight }
+            #endif
             guard state.flights[flight.hash] === flight else {
                 state.counters.promotionsDropped += 1
                 if let found { garbage.add(found) }
@@ -228,7 +234,7 @@ final class DiskReader {
             let reader = try files.open(key: request.key.span, expecting: request.metadata)
             try reader.verify()
             let stream = ValueStream(
-                reader: reader, metadata: request.metadata, deadline: memory.instant(request.metadata.deadline),
+                reader: reader, metadata: request.metadata, deadline: memory.deadline(of: request.metadata),
                 extended: request.extended, disk: disk)
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))

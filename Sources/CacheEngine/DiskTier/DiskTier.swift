@@ -178,7 +178,12 @@ final class DiskTier: Sendable {
 
     func setFlushGeneration(_ generation: UInt64) { flushed.store(generation, ordering: .releasing) }
 
-    var waitsForCommit: Bool { options.durability == .always }
+    var waitsForCommit: Bool {
+        #if DEBUG
+            if SeededBug.isActive(.commitNotAwaited) { return false }
+        #endif
+        return options.durability == .always
+    }
     var syncsFiles: Bool { options.durability == .always }
     /// Values up to this size go into the index.
     var inlineBytesMax: Int { inlineMax.load(ordering: .relaxed) }
@@ -245,14 +250,23 @@ final class DiskTier: Sendable {
     ///
     /// Called again and again while the tier is degraded: who saw it serve may have come to wait after that.
     func releaseWaiters() {
-        let (barriers, room) = inbox.withLock { inbox in
-            let taken = (inbox.barriers, inbox.roomWaiters)
-            inbox.barriers = []
+        failBarriers()
+        let room = inbox.withLock { inbox in
+            let taken = inbox.roomWaiters
             inbox.roomWaiters = []
             return taken
         }
-        for barrier in barriers { barrier.waiter.complete(.failed) }
         for waiter in room { waiter.complete(.retry) }
+    }
+
+    /// Tells all who wait for a commit that there is none: what they wrote may become durable later, or not.
+    func failBarriers() {
+        let barriers = inbox.withLock { inbox in
+            let taken = inbox.barriers
+            inbox.barriers = []
+            return taken
+        }
+        for barrier in barriers { barrier.waiter.complete(.failed) }
     }
 
     func removeFile(_ generation: UInt64) { inbox.update { $0.doomedFiles.append(generation) } }

@@ -1,12 +1,13 @@
 // The journal's file: making it, mapping it, and finding its tail and head again at start.
 //
-// Header page (4096 bytes): magic, version, capacity, seed, boot id hash, barred flag; then two mark slots. A mark says
-// which position and sequence are in the index; the two slots are written in turn, each with a checksum, so one of them
-// is always whole. Used by one thread, before the journal is shared.
+// Header page (4096 bytes): magic, version, capacity, seed, boot id hash, barred flag, sequence of the newest record;
+// then two mark slots. A mark says which position and sequence are in the index; the two slots are written in turn,
+// each with a checksum, so one of them is always whole. Used by one thread, before the journal is shared.
 
 import Glibc
 import Hashing
 import Primitives
+import Synchronization
 
 /// An opened journal file with what recovery found in it.
 @safe
@@ -22,6 +23,7 @@ struct JournalFile {
         static let seed = 24
         static let boot = 32
         static let barred = 40
+        static let newest = 48
         static let marks = [64, 128]
     }
 
@@ -159,7 +161,8 @@ struct JournalFile {
 
     /// Walks the records from the newest whole mark on.
     ///
-    /// False if no mark is whole, or if records are missing between the index and the journal.
+    /// False if no mark is whole, if records are missing between the index and the journal, or if the walk ends before
+    /// the newest record that was completed: then the end is damage, and not the record that a kill left half written.
     private mutating func recover(indexSequence: UInt64) -> Bool {
         let marks = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
         guard let mark = marks.filter({ $0.isWhole(seed: seed) }).max(by: { $0.sequence < $1.sequence }) else {
@@ -175,7 +178,8 @@ struct JournalFile {
             sequence += 1
             if sequence <= indexSequence { tail = head }
         }
-        return sequence >= indexSequence
+        let newest = unsafe mapping.load(fromByteOffset: Offset.newest, as: UInt64.self)
+        return sequence >= max(indexSequence, newest)
     }
 
     /// Checks the record at `position`; returns the position behind it, nil at the journal's end.
@@ -197,6 +201,9 @@ struct JournalFile {
             JournalHeader.Kind(rawValue: header.kind) != nil
         else { return nil }
         let bytesOfPayload = unsafe UnsafeRawBufferPointer(start: ring + place + JournalHeader.bytes, count: payload)
+        #if DEBUG
+            if SeededBug.isActive(.recordSumUnchecked) { return position + UInt64(bytes) }
+        #endif
         guard unsafe header.computedSum(payload: bytesOfPayload, seed: seed) == header.sum else { return nil }
         return position + UInt64(bytes)
     }
@@ -208,6 +215,16 @@ struct JournalFile {
         let slot = ages[0] <= ages[1] ? 0 : 1
         let mark = Mark(position: position, sequence: sequence, seed: seed)
         unsafe mapping.storeBytes(of: mark, toByteOffset: Offset.marks[slot], as: Mark.self)
+    }
+
+    /// Notes that the record of `sequence` is complete.
+    ///
+    /// One plain store after those of the record; a kill between them leaves a whole record that is not noted.
+    @inline(__always)
+    static func noteNewest(_ mapping: UnsafeMutableRawPointer, sequence: UInt64) {
+        // Keeps the compiler from moving the store before those of the record.
+        atomicMemoryFence(ordering: .releasing)
+        unsafe mapping.storeBytes(of: sequence, toByteOffset: Offset.newest, as: UInt64.self)
     }
 
     /// Sets or clears the barred flag.

@@ -24,6 +24,8 @@ public struct EntryDraft: ~Copyable {
     let hash: UInt64
     /// Bytes of the whole value.
     public let valueBytes: Int
+    /// Bytes of the value that was stored: for append and prepend, of both parts.
+    public internal(set) var storedBytes: Int
     private var filled = 0
     /// What is asked beyond the mode.
     ///
@@ -40,6 +42,7 @@ public struct EntryDraft: ~Copyable {
     init(_ block: EntryBlock, hash: UInt64, valueBytes: Int, upload: ValueUpload?) {
         self.hash = hash
         self.valueBytes = valueBytes
+        storedBytes = valueBytes
         body = upload.map { .upload(block, $0) } ?? .memory(block)
     }
 
@@ -47,6 +50,7 @@ public struct EntryDraft: ~Copyable {
     init(joined file: DraftFile, block: EntryBlock) {
         hash = file.hash
         valueBytes = block.valueBytes
+        storedBytes = block.valueBytes
         filled = block.valueBytes
         body = .file(file)
     }

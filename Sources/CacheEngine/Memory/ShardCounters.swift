@@ -36,4 +36,9 @@ struct ShardCounters {
     var lastEvictionIdle = 0
     /// When the last eviction was, in boot seconds.
     var lastEvictionAt: UInt32 = 0
+
+    /// Counts a retrieval by the tier that it had to ask.
+    mutating func countHit(isOfDisk: Bool) {
+        if isOfDisk { diskHits += 1 } else { memoryHits += 1 }
+    }
 }
