@@ -39,8 +39,8 @@ public struct EntryDraft: ~Copyable {
     /// They hold a pin, so they must not be released under a shard's lock.
     private var retiredSplices: [SpliceRequest] = []
 
-    init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?) {
-        hash = block.hash
+    init(_ block: EntryBlock, hash: UInt64, valueBytes: Int, upload: ValueUpload?) {
+        self.hash = hash
         self.valueBytes = valueBytes
         storedBytes = valueBytes
         body = upload.map { .upload(block, $0) } ?? .memory(block)
@@ -48,7 +48,7 @@ public struct EntryDraft: ~Copyable {
 
     /// A draft of a joined value whose file is written.
     init(joined file: DraftFile, block: EntryBlock) {
-        hash = block.hash
+        hash = file.hash
         valueBytes = block.valueBytes
         storedBytes = block.valueBytes
         filled = block.valueBytes
