@@ -14,7 +14,8 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench torture fuzz churn soak hostile lint format install clean help
+.PHONY: run build test bench bench-engine bench-plot torture fuzz churn asan tsan memcheck soak hostile lint format
+.PHONY: install deb clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -34,9 +35,31 @@ bench: build ## measure against memcached on this machine; options in ARGS, as i
 	Scripts/install-dependencies test
 	Benchmarks/bench $(ARGS)
 
+bench-engine: ## measure the engine inside a process, next to a locked dictionary and NSCache
+	Scripts/install-dependencies build
+	$(SWIFT) build $(RELEASE) --product engine-bench
+	for rows in rows growth; do $(BUILT)/engine-bench $$rows || exit 1; done
+
+bench-plot: ## plot what a get costs with ten thousand to ten million entries into docs/scaling.svg
+	Scripts/install-dependencies build
+	$(SWIFT) build $(RELEASE) --product engine-bench
+	$(BUILT)/engine-bench scaling --json | Benchmarks/plot docs/scaling.svg
+
 fuzz: ## feed arbitrary bytes to all decoders, each for SECONDS, as in make fuzz SECONDS=300
 	Scripts/install-dependencies build
 	Scripts/fuzz seconds $(SECONDS)
+
+asan: ## run the tests under AddressSanitizer
+	Scripts/install-dependencies test
+	Scripts/sanitize address
+
+tsan: ## run the tests under ThreadSanitizer
+	Scripts/install-dependencies test
+	Scripts/sanitize thread
+
+memcheck: ## run the daemon under valgrind for a while
+	Scripts/install-dependencies torture
+	Scripts/sanitize memory
 
 soak: build ## half an hour of load, hostile clients and accidents
 	Scripts/install-dependencies test
@@ -71,8 +94,11 @@ install: build ## install programs, sample configuration and service unit below 
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
 	install -m 644 systemd/cache-daemon.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
 
+deb: build ## build the Debian package into .build/
+	Scripts/make-deb
+
 clean: ## delete everything that was built
 	rm -rf .build
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -6,8 +6,8 @@ import Synchronization
 extension Cache {
     /// Begins an entry of `valueBytes`; nil if this cache does not take values of that size (now).
     ///
-    /// Allocates the entry's block, the only allocation of a store. `deadline` is cut to the longest TTL, and the
-    /// default TTL applied to `.never`.
+    /// Allocates a loose block, the only allocation of a store, which lasts until the store. `deadline` is cut to the
+    /// longest TTL, and the default TTL applied to `.never`.
     public func makeDraft(
         key: Span<UInt8>, valueBytes: Int, flags: UInt32, deadline: Instant, extended: Span<UInt8> = Span()
     ) -> EntryDraft? {
@@ -24,7 +24,8 @@ extension Cache {
         else { return nil }
         block.flags = flags
         block.deadline = capped(deadline)
-        return EntryDraft(block, valueBytes: valueBytes, upload: nil, charge: bodies.charge(valueBytes))
+        return EntryDraft(
+            block, hash: hash, valueBytes: valueBytes, upload: nil, charge: bodies.charge(valueBytes))
     }
 
     /// The disk tier, while it takes writes.
@@ -57,7 +58,8 @@ extension Cache {
             block: nil, disk: disk)
         let upload = ValueUpload(file: file, valueBytes: valueBytes, disk: disk)
         let held = min(valueBytes, ValueUpload.heldBytesMax)
-        return EntryDraft(stub, valueBytes: valueBytes, upload: upload, charge: bodies.charge(held))
+        return EntryDraft(
+            stub, hash: hash, valueBytes: valueBytes, upload: upload, charge: bodies.charge(held))
     }
 
     /// A deadline within the longest TTL; the default TTL for `.never`.

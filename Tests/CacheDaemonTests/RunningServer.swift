@@ -13,7 +13,7 @@ final class RunningServer: Sendable {
         var addresses: [String] = []
         var adminAddresses: [String] = []
         var port: Int?
-        var cache: Cache?
+        var service: Service?
         var failure: StartError?
         var status: Int32?
     }
@@ -36,13 +36,13 @@ final class RunningServer: Sendable {
                 state.update {
                     $0.addresses = server.addresses
                     $0.port = server.port
-                    $0.cache = server.service.cache
+                    $0.service = server.service
                     $0.adminAddresses = server.adminAddresses
                 }
                 let status = server.run()
                 state.update {
                     $0.status = status
-                    $0.cache = nil
+                    $0.service = nil
                 }
             } catch let error as StartError {
                 state.update { $0.failure = error }
@@ -57,8 +57,8 @@ final class RunningServer: Sendable {
     }
 
     var addresses: [String] { state.withLock { $0.addresses } }
-    /// The server's cache, while it runs.
-    var cache: Cache? { state.withLock { $0.cache } }
+    /// What the server's threads share, while it runs.
+    var service: Service? { state.withLock { $0.service } }
     var adminAddress: String { state.withLock { $0.adminAddresses.first ?? "" } }
     var port: Int { state.withLock { $0.port ?? 0 } }
 

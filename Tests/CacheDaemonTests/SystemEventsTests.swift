@@ -25,7 +25,7 @@ struct SystemEventsTests {
         let watcher = try PlainClient(server.addresses[0])
         let client = try PlainClient(server.addresses[0])
         #expect(watcher.ask("watch sysevents\r\n") == "OK")
-        let disk = try #require(server.cache?.disk)
+        let disk = try #require(server.service?.cache.disk)
         disk.injected.withLock {
             $0.commitFault = DiskError(kind: .full, operation: "test", code: 0, message: "no room, says the test")
         }

@@ -205,14 +205,13 @@ final class DiskReader {
                 return
             }
             state.flights[flight.hash] = nil
-            state.link(found)
-            if !loads.isEmpty { state.bump(found, now: now) }
+            let linked = state.link(found, now: now, garbage: &garbage, log: memory.events)
+            if !loads.isEmpty { state.bump(linked, now: now) }
             state.counters.promotions += 1
             // Who finds a stub asks for its value next, and counts then.
-            if !found.isStub { state.counters.diskHits += loads.count }
-            for waiter in loads { news.append((waiter, pinned(found, shard), nil)) }
+            if !linked.isStub { state.counters.diskHits += loads.count }
+            for waiter in loads { news.append((waiter, pinned(linked, shard), nil)) }
             news += proofs.map { ($0, .retry, nil) }
-            state.evictToFit(sparing: found, now: now, garbage: &garbage, log: memory.events)
         }
         garbage.free()
         for (waiter, outcome, flight) in news { waiter.complete(outcome, flight: flight) }
@@ -285,11 +284,10 @@ final class DiskReader {
             }
             block.takeMetadata(of: stub)
             shard.unlink(stub, into: &garbage)
-            shard.link(block)
+            let linked = shard.link(block, now: now, garbage: &garbage, log: memory.events)
             shard.counters.diskHits += 1
             shard.counters.promotions += 1
-            shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
-            return .entry(PinnedEntry(pinning: block, shard: guarded))
+            return .entry(PinnedEntry(pinning: linked, shard: guarded))
         }
         garbage.free()
         request.waiter.complete(outcome)

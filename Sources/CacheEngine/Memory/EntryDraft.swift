@@ -42,9 +42,11 @@ public struct EntryDraft: ~Copyable {
     /// What it takes of the budget for values on their way in.
     private var charge: BodyCharge?
 
-    init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?, charge: BodyCharge? = nil) {
+    init(
+        _ block: EntryBlock, hash: UInt64, valueBytes: Int, upload: ValueUpload?, charge: BodyCharge? = nil
+    ) {
         self.charge = charge
-        hash = block.hash
+        self.hash = hash
         self.valueBytes = valueBytes
         storedBytes = valueBytes
         body = upload.map { .upload(block, $0) } ?? .memory(block)
@@ -52,7 +54,7 @@ public struct EntryDraft: ~Copyable {
 
     /// A draft of a joined value whose file is written.
     init(joined file: DraftFile, block: EntryBlock) {
-        hash = block.hash
+        hash = file.hash
         valueBytes = block.valueBytes
         storedBytes = block.valueBytes
         filled = block.valueBytes
