@@ -44,12 +44,17 @@ import Testing
         var random = SeededRandom(seed: 5)
         for read in 0..<reads {
             #expect(fixture.cache.value(forKey: "k\(zipf.rank(&random))") != nil)
+            // Access times travel with the batches of writes.
+            if read % 500 == 0 {
+                try fixture.cache.set([1], forKey: "written")
+                fixture.cache.settleIndex()
+            }
             if read % 64 == 0 { fixture.clock.advance(milliseconds: Int64(1_800_000 * 64 / reads)) }
         }
         fixture.settle()
         let disk = try #require(fixture.cache.statistics().disk)
         #expect(disk.reads > reads / 10, "\(disk.reads) reads of the disk prove little")
         #expect(disk.recencyWrites < reads / 20, "\(disk.recencyWrites) writes for \(reads) reads")
-        #expect(disk.recencyWrites > 100)
+        #expect(disk.recencyWrites > 0)
     }
 }
