@@ -14,8 +14,8 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench bench-engine bench-plot torture fuzz asan tsan memcheck soak hostile lint format install
-.PHONY: deb clean help
+.PHONY: run build test bench bench-engine bench-plot torture fuzz churn asan tsan memcheck soak hostile lint format
+.PHONY: install deb clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -68,6 +68,9 @@ soak: build ## half an hour of load, hostile clients and accidents
 hostile: build ## slow, silent and too many clients, with full numbers
 	Scripts/install-dependencies test
 	CACHE_DAEMON=$(CURDIR)/$(BUILT)/cache-daemon Tests/Conformance/run hostile --long
+
+churn: build ## twenty minutes of values that come and go: the directory stays within disk.limit
+	CACHE_DAEMON=$(CURDIR)/$(BUILT)/cache-daemon Tests/Conformance/run churn --long --limit 3000
 
 torture: ## inject every fault of docs/RELIABILITY.md: an hour, as root; options in ARGS, as in ARGS=--short
 	Scripts/install-dependencies torture

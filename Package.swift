@@ -71,12 +71,15 @@ let package = Package(
         layer("CacheClient", ["TLS", "Primitives"]),
         program(
             "CacheDaemon",
-            ["CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives"]),
+            [
+                "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",
+                "Primitives",
+            ]),
         program("CacheStats", ["CacheClient", "Arguments", "Primitives"]),
         program("CacheBench", ["CacheClient", "Arguments", "CEpoll", "Primitives"]),
         program("EngineBench", ["CacheEngine", "Primitives"]),
         .executableTarget(
-            name: "EmbeddedCache", dependencies: ["CacheEngine"], path: "Examples/EmbeddedCache",
+            name: "EmbeddedCache", dependencies: ["CacheEngine", "Primitives"], path: "Examples/EmbeddedCache",
             swiftSettings: strict),
 
         // Tests.

@@ -30,6 +30,8 @@ public final class Cache: Sendable {
     let disk: DiskTier?
     let generations: Generations
     let background: Background
+    /// What drafts hold.
+    let bodies: BodyBudget
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
     let flushDue: Atomic<Int64>
     /// The default and the longest TTL, in ms; Int64.max: none.
@@ -447,6 +449,7 @@ public final class Cache: Sendable {
         self.disk = disk
         self.generations = generations
         self.background = background
+        bodies = BodyBudget(options.memory)
         flushDue = Atomic(flushAt.milliseconds)
         standardTTL = Atomic(options.defaultTTL ?? .max)
         longestTTL = Atomic(options.maximumTTL ?? .max)

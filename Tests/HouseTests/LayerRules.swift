@@ -19,7 +19,8 @@ enum LayerRules {
         "CacheEngine": ["SQLite", "Hashing", "CMalloc", "Primitives"],
         "CacheClient": ["TLS", "Primitives"],
         "CacheDaemon": [
-            "CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives",
+            "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",
+            "Primitives",
         ],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
         "EngineBench": ["CacheEngine", "Primitives"],

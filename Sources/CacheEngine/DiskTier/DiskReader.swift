@@ -22,20 +22,35 @@ final class DiskReader {
 
     func run() {
         while let job = disk.nextJob() {
-            switch job {
-            case .lookUp(let flight): lookUp(flight)
-            case .openStream(let request): openStream(request)
-            case .writeValue(let file, let waiter): writeValue(file, waiter)
-            case .splice(let request): request.run(self, disk)
-            case .upload(let upload): upload.run()
-            case .readChunk(let stream, let waiter): stream.run(waiter)
-            case .removeFile(let generation): disk.removeFile(generation)
-            case .demote(let file, let flight, let demoter): demoter.run(file, flight)
-            case .run(let body): body(self)
-            }
+            disk.permits.wait()
+            perform(job)
+            disk.permits.signal()
         }
-        index?.close()
+        close()
     }
+
+    func perform(_ job: DiskJob) {
+        switch job {
+        case .lookUp(let flight): lookUp(flight)
+        case .openStream(let request): openStream(request)
+        case .writeValue(let file, let waiter): writeValue(file, waiter)
+        case .splice(let request): request.run(self, disk)
+        case .upload(let upload): upload.run()
+        case .readChunk(let stream, let waiter): stream.run(waiter)
+        case .removeFile(let generation): disk.removeFile(generation)
+        case .demote(let file, let flight, let demoter): demoter.run(file, flight)
+        case .run(let body): body(self)
+        }
+    }
+
+    /// Closes the connection.
+    func close() {
+        index?.close()
+        index = nil
+    }
+
+    /// Whether its connection is to the store in use.
+    var isCurrent: Bool { disk.store.withLock { $0.number } == store.number }
 
     /// The connection to the present store; nil while there is none.
     func currentIndex() -> IndexReader? {
