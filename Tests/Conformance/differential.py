@@ -172,7 +172,7 @@ def is_flush_survivor(request, ours, theirs, history):
     if ours == theirs or key is None:
         return False
     for earlier in reversed(history[:-1]):
-        words = earlier.split(b"\n")[0].split()
+        words = earlier.split(b"\n")[0].split() or [b""]
         if words[0] == b"flush_all" and b"x" not in words:
             return True
         if words[0] == b"set" and key_of(earlier) == key:
