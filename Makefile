@@ -14,7 +14,7 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench torture fuzz soak hostile lint format install clean help
+.PHONY: run build test bench torture fuzz asan tsan memcheck soak hostile lint format install deb clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -37,6 +37,18 @@ bench: build ## measure against memcached on this machine; options in ARGS, as i
 fuzz: ## feed arbitrary bytes to all decoders, each for SECONDS, as in make fuzz SECONDS=300
 	Scripts/install-dependencies build
 	Scripts/fuzz seconds $(SECONDS)
+
+asan: ## run the tests under AddressSanitizer
+	Scripts/install-dependencies test
+	Scripts/sanitize address
+
+tsan: ## run the tests under ThreadSanitizer
+	Scripts/install-dependencies test
+	Scripts/sanitize thread
+
+memcheck: ## run the daemon under valgrind for a while
+	Scripts/install-dependencies torture
+	Scripts/sanitize memory
 
 soak: build ## half an hour of load, hostile clients and accidents
 	Scripts/install-dependencies test
@@ -67,6 +79,9 @@ install: build ## install programs, sample configuration and service unit below 
 	sed 's|/usr/bin/|$(PREFIX)/bin/|; s|/usr/share/|$(PREFIX)/share/|' systemd/cache-daemon.service \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
 	install -m 644 systemd/cache-daemon.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
+
+deb: build ## build the Debian package into .build/
+	Scripts/make-deb
 
 clean: ## delete everything that was built
 	rm -rf .build

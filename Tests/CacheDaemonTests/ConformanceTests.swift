@@ -21,11 +21,14 @@ struct ConformanceTests {
             ["documents"],
             ["wire"],
             ["tls"],
+            ["cves"],
+            ["process"],
             ["hostile"],
             ["soak", "--seconds", "20"],
             ["operator"],
             ["operator-tools"],
             ["admin"],
+            ["stats"],
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
@@ -46,7 +49,8 @@ struct ConformanceTests {
     @Test(
         "short form of make torture",
         arguments: [
-            "clock", "damage", "drills", "history", "io-faults", "kill-points", "mutants", "power-cut", "surroundings",
+            "clock", "damage", "drills", "history", "io-faults", "kill-points", "mutants", "policies",
+            "power-cut", "surroundings",
         ])
     func torture(part: String) throws {
         try expectPassing([part, "--short"], runner: "Tests/Torture/run")

@@ -3,7 +3,7 @@
 First half: kill -9, orderly restarts, floods of large values, clock jumps. Second half: the same without restarts, so
 that the growth of one process shows. Each key has one writer, which knows what it may read: a miss, its last
 acknowledged version, or a later one that it sent. At the end descriptors and connections must be back where they were,
-and the stopped store must hold no file without a row. The clock jumps need libfaketime (Debian: libfaketime).
+and the stopped store must hold no file without a row. The clock is shifted by the shim of Tests/Torture.
 """
 
 import os
@@ -11,6 +11,7 @@ import random
 import signal
 import socket
 import sqlite3
+import sys
 import threading
 import time
 import zlib
@@ -18,8 +19,10 @@ import zlib
 from connection import Closed, Connection, store_request
 from report import Skipped, expect, expect_true
 
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "Torture"))
+from faults import FaultyDaemon  # noqa: E402
+
 MIB = 1 << 20
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 EVENT_SECONDS = 10
 GRACE = (OSError, Closed)
 
@@ -193,26 +196,13 @@ class Soak:
         self.stopping = threading.Event()
         self.samples = []
         self.events = {}
-        self.clock = None
         # A memory tier that fills soon: growth after that is a leak, not a cache at work.
-        self.server = context.daemon(
+        self.server = FaultyDaemon(
+            context.daemon_path,
             memory="32MiB",
             disk="128MiB",
-            options=["-t", "2", "-c", "400", "--request-timeout", "2s", "--send-timeout", "5s", "--allow-insecure"],
+            options=["-t", "2", "-c", "400", "--request-timeout", "2s", "--send-timeout", "5s"],
         )
-        if os.path.exists(FAKETIME):
-            self.clock = os.path.join(self.server.home, "clock")
-            self.jump(0)
-            self.server.environment.update(
-                LD_PRELOAD=FAKETIME,
-                FAKETIME_TIMESTAMP_FILE=self.clock,
-                FAKETIME_NO_CACHE="1",
-                FAKETIME_DONT_FAKE_MONOTONIC="1",
-            )
-
-    def jump(self, seconds):
-        with open(self.clock, "w", encoding="ascii") as file:
-            file.write(f"{seconds:+d}\n")
 
     # What goes wrong.
 
@@ -237,8 +227,6 @@ class Soak:
     def event(self, restarts):
         kinds = ["fill", "clock"] + (["kill", "kill", "restart"] if restarts else [])
         kind = self.random.choice(kinds)
-        if kind == "clock" and not self.clock:
-            kind = "fill"
         self.events[kind] = self.events.get(kind, 0) + 1
         if kind == "fill":
             try:
@@ -246,7 +234,7 @@ class Soak:
             except GRACE:
                 pass
         elif kind == "clock":
-            self.jump(self.random.choice((-86400, -3600, 0, 3600, 86400, 10 * 365 * 86400)))
+            self.server.faults.shift_clock(self.random.choice((-86400, -3600, 0, 3600, 86400, 3650 * 86400)))
         else:
             self.restart(kind == "kill")
 
@@ -333,7 +321,7 @@ class Soak:
 
 
 def run(context):
-    if context.options.server or context.options.against != "ours":
+    if context.options.server or context.options.against != "ours" or not context.daemon_path:
         raise Skipped("needs our own daemon")
     with context.report.case(f"{context.options.seconds} s of load, enemies and accidents"):
         Soak(context, context.options.seconds).run()

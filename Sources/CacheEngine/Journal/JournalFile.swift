@@ -40,6 +40,9 @@ struct JournalFile {
 
         func isWhole(seed: UInt64) -> Bool { sum == Self.sum(position, sequence, seed) }
 
+        /// Whether the numbers can be ours: a right sum alone does not keep them from overflowing what follows.
+        var isPlausible: Bool { position % 8 == 0 && position < 1 << 62 && sequence < 1 << 62 }
+
         private static func sum(_ position: UInt64, _ sequence: UInt64, _ seed: UInt64) -> UInt64 {
             let pair = (position, sequence)
             return unsafe withUnsafeBytes(of: pair) { unsafe xxh3($0, seed: seed) }
@@ -169,7 +172,7 @@ struct JournalFile {
             return false
         }
         // A commit may have been killed between the index and the mark: such records are skipped, not repeated.
-        guard mark.sequence <= indexSequence else { return false }
+        guard mark.sequence <= indexSequence, mark.isPlausible else { return false }
         tail = mark.position
         head = mark.position
         sequence = mark.sequence
@@ -211,7 +214,7 @@ struct JournalFile {
     /// Writes the slot that holds the older mark: a kill half way through leaves the newer one whole.
     static func mark(_ mapping: UnsafeMutableRawPointer, position: UInt64, sequence: UInt64, seed: UInt64) {
         let present = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
-        let ages = present.map { $0.isWhole(seed: seed) ? $0.sequence + 1 : 0 }
+        let ages = present.map { $0.isWhole(seed: seed) ? $0.sequence &+ 1 : 0 }
         let slot = ages[0] <= ages[1] ? 0 : 1
         let mark = Mark(position: position, sequence: sequence, seed: seed)
         unsafe mapping.storeBytes(of: mark, toByteOffset: Offset.marks[slot], as: Mark.self)

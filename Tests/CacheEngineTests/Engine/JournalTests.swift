@@ -1,6 +1,7 @@
 // The journal: a ring that is found again after a kill at any byte.
 
 import Glibc
+import Hashing
 import Primitives
 import TestSupport
 import Testing
@@ -255,6 +256,24 @@ extension Journal {
         let journal = try bench.open(indexSequence: 2)
         #expect(journal.contents().isEmpty)
         #expect(journal.append("k", value: [])?.sequence == 3)
+    }
+
+    /// Numbers that no journal reaches, with a right sum: they must not overflow, nor lead out of the ring.
+    @Test(
+        arguments: [(.max - 7, 3), (1 << 63, 3), (8188, 3), (8189, 3), (0, .max), (16, 1 << 62)] as [(UInt64, UInt64)])
+    func `a mark that cannot be ours is not believed`(position: UInt64, sequence: UInt64) throws {
+        let bench = try JournalBench()
+        do { _ = try bench.open().append("k", value: [1]) }
+        var bytes = try bench.bytes()
+        for offset in [64, 128] {
+            let pair = (position, sequence)
+            bytes.put(position, at: offset)
+            bytes.put(sequence, at: offset + 8)
+            bytes.put(withUnsafeBytes(of: pair) { xxh3($0, seed: JournalBench.seed) }, at: offset + 16)
+        }
+        try bench.write(bytes)
+        let journal = try bench.open(indexSequence: .max - 1)
+        #expect(journal.contents().isEmpty)
     }
 
     @Test func `a commit that was not marked is skipped`() throws {

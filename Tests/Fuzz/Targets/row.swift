@@ -20,7 +20,7 @@ private struct Store: ~Copyable {
 
     init() throws {
         unlink(path)
-        connection = try Connection(path: path, access: .readWriteCreate)
+        connection = try Connection(path: path, access: .create)
         try connection.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF")
         // Damage does not keep to constraints.
         try connection.execute(

@@ -10,10 +10,11 @@ import Protocol
 @testable import CacheDaemon
 
 /// Keeps the engine's answers until the conversation takes them.
-private final class Answers: CompletionQueue, ConnectionWaker {
+private final class Answers: CompletionQueue, ConnectionWaker, LoginReceiver {
     private let waiting = Guarded([Completion](), rank: .mailbox)
     func post(_ completion: Completion) { waiting.withLock { $0.append(completion) } }
     func wake(connection: UInt32) {}
+    func deliver(_ verdict: LoginVerdict, connection: UInt32) {}
     func take() -> [Completion] {
         waiting.withLock { waiting in
             defer { waiting = [] }
