@@ -14,7 +14,7 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench torture fuzz asan tsan memcheck soak hostile lint format install clean help
+.PHONY: run build test bench torture fuzz asan tsan memcheck soak hostile lint format install deb clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -79,6 +79,9 @@ install: build ## install programs, sample configuration and service unit below 
 	sed 's|/usr/bin/|$(PREFIX)/bin/|; s|/usr/share/|$(PREFIX)/share/|' systemd/cache-daemon.service \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/cache-daemon.service
 	install -m 644 systemd/cache-daemon.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
+
+deb: build ## build the Debian package into .build/
+	Scripts/make-deb
 
 clean: ## delete everything that was built
 	rm -rf .build

@@ -7,13 +7,14 @@ import Primitives
 /// The options of cache-bench.
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
-    case rate, ttl, warm, seed, verify, noVerify, json, quiet, help, version
+    case rate, ttl, warm, seed, verify, noVerify, json, quiet, generate, help, version
     case user, passwordFile, tls, authorities, certificate, key
 }
 
 /// What the command line asks for.
 enum BenchRequest: Sendable {
     case run(BenchSettings)
+    case generate(String)
     case help
     case version
 }
@@ -75,6 +76,9 @@ let benchOptions = OptionTable<BenchOption>(
                 Option(
                     .passwordFile, long: "password-file", value: "FILE",
                     help: "With --user: the password is the first line of FILE."),
+                Option(
+                    .generate, long: "generate", value: "WHAT", choices: ["man"] + Shell.allCases.map(\.rawValue),
+                    help: "Print the manual page or a shell completion, and exit."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
             ]),
@@ -121,6 +125,9 @@ extension BenchRequest {
                 return
             case .version:
                 self = .version
+                return
+            case .generate:
+                self = .generate(occurrence.value ?? "")
                 return
             case .keySize: keyBytes = try number(occurrence, 1...250)
             case .user: user = occurrence.value
@@ -196,7 +203,8 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .help, .version: break
+        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .generate, .help, .version:
+            break
         }
     }
 

@@ -20,6 +20,12 @@ func runBench(_ arguments: [String]) -> Int32 {
         case .version:
             StandardStream.output.write("cache-bench \(productVersion)\n")
             return 0
+        case .generate(let name):
+            guard let text = generated(name) else {
+                throw BenchUsageError(description: "--generate '\(name)' is not man, bash, zsh or fish")
+            }
+            StandardStream.output.write(text)
+            return 0
         case .run(let settings):
             return runBench(settings)
         }
@@ -27,6 +33,17 @@ func runBench(_ arguments: [String]) -> Int32 {
         StandardStream.error.write("cache-bench: \(error)\nTry 'cache-bench --help'.\n")
         return EX_USAGE
     }
+}
+
+/// The manual page or a completion.
+private func generated(_ name: String) -> String? {
+    let manual = ManualText(
+        section: 1, version: "cache-daemon \(productVersion)",
+        purpose: "loads a memcached-compatible server and checks every value that comes back",
+        chapters: [("Examples", "    cache-bench --connections 50 --pipeline 16 --ratio 1:10 --seconds 30")],
+        seeAlso: ["cache-daemon(8)", "cache-stats(1)"])
+    return name == "man"
+        ? benchOptions.manualPage(manual) : Shell(rawValue: name).map { benchOptions.completion(for: $0) }
 }
 
 /// Runs and reports.

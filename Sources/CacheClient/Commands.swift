@@ -67,6 +67,17 @@ extension Connection {
     public func stats(_ group: String? = nil) throws(ClientError) -> Statistics {
         if let group { try check(group, for: "stats") }
         enqueue(group.map { "stats \($0)\r\n" } ?? "stats\r\n")
+        return try readStatistics()
+    }
+
+    /// What the server knows about a key, from servers that have `stats explain`; empty if the key holds nothing.
+    public func explain(_ key: String) throws(ClientError) -> Statistics {
+        try check(key, for: "stats")
+        enqueue("stats explain \(key)\r\n")
+        return try readStatistics()
+    }
+
+    private func readStatistics() throws(ClientError) -> Statistics {
         var lines: [(name: String, value: String)] = []
         while true {
             let line = try readLine(for: "stats")

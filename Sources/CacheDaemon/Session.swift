@@ -75,6 +75,8 @@ struct Session: ~Copyable {
         case swallow(bytes: Int)
         /// The next command line, when the list of keys is complete.
         case dumping(KeyDump)
+        /// The next command line, when it is known what the key holds.
+        case explaining(Explanation)
         /// Bytes to be dropped: the client is a watcher, by this number.
         case watching(UInt64)
     }
@@ -148,6 +150,7 @@ struct Session: ~Copyable {
                 case .storing(let target): storeDraft(target, &turn)
                 case .swallow(let bytes): swallow(bytes, of: rest.count)
                 case .dumping(let dump): continueDump(dump, &turn)
+                case .explaining(let explanation): continueExplanation(explanation, &turn)
                 case .watching(let watcher): continueWatch(watcher, inputBytes: rest.count, &turn)
                 }
             consumed += step.consumed
@@ -330,6 +333,10 @@ struct Session: ~Copyable {
         }
         if number == Self.dumpNumber {
             if completeDump(), stall == .engine { stall = .turn }
+            return
+        }
+        if number == Self.lookNumber {
+            if completeExplanation(), stall == .engine { stall = .turn }
             return
         }
         if let slot = replies[number] { complete(slot, number, completion, &turn) }

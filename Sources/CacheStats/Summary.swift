@@ -13,9 +13,12 @@ struct Summary {
     let previous: Sample?
     let address: ServerAddress
     let usesColor: Bool
+    /// `stats windows` and `stats latency`, from servers that have them.
+    var windows: Statistics?
+    var latency: Statistics?
 
-    private static let labelWidth = 13
-    private static let barWidth = 24
+    static let labelWidth = 13
+    static let barWidth = 24
 
     /// The page, ending in a newline.
     var text: String {
@@ -24,7 +27,8 @@ struct Summary {
         lines.append("")
         lines += operations
         lines.append("")
-        lines += hitRatio
+        lines += windows.map(windowRatios) ?? hitRatio
+        lines += latency.map { [line("p99", Self.latencies($0))] } ?? []
         lines += memory
         lines += disk
         lines += journal
@@ -84,6 +88,38 @@ struct Summary {
             text += " (memory \(Self.percent(memory)), disk \(Self.percent(disk)))"
         }
         return [line("Hit ratio", bar(hits) + text)]
+    }
+
+    /// Hit ratios of the last seconds, of the last minutes, and since the start.
+    private func windowRatios(_ windows: Statistics) -> [String] {
+        var lines: [String] = []
+        for (window, title) in [("10s", "last 10 s"), ("5m", "last 5 min"), ("start", "since start")] {
+            guard let hits = windows.number("\(window):hit_ratio"),
+                let memory = windows.number("\(window):memory_hit_ratio"),
+                let disk = windows.number("\(window):disk_hit_ratio")
+            else { continue }
+            let parts = " (memory \(Self.percent(memory)), disk \(Self.percent(disk)))  \(title)"
+            lines.append(line(lines.isEmpty ? "Hit ratio" : "", Self.bar(hits) + Self.percent(hits) + parts))
+        }
+        return lines.isEmpty ? hitRatio : lines
+    }
+
+    /// The 99th percentile of each kind of request, in one line.
+    static func latencies(_ latency: Statistics) -> String {
+        let kinds = [
+            ("memory hit", "get_memory_hit"), ("disk hit", "get_disk_hit"), ("miss", "get_miss"), ("set", "set_done"),
+        ]
+        let parts = kinds.compactMap { title, kind in
+            latency.number("\(kind):p99_us").map { "\(title) \(microseconds($0))" }
+        }
+        return parts.isEmpty ? "no requests yet" : parts.joined(separator: ", ")
+    }
+
+    /// A time given in us.
+    static func microseconds(_ value: Double) -> String {
+        if value < 1000 { return "\(fixed(value, places: value < 100 ? 1 : 0)) us" }
+        if value < 1_000_000 { return "\(fixed(value / 1000, places: value < 100_000 ? 1 : 0)) ms" }
+        return "\(fixed(value / 1_000_000, places: 2)) s"
     }
 
     private var memory: [String] {
@@ -162,19 +198,22 @@ struct Summary {
         return bar(share) + "\(Self.size(used)) of \(Self.size(limit)) (\(Self.percent(share)))"
     }
 
-    private func bar(_ share: Double) -> String {
-        let full = Int((min(max(share, 0), 1) * Double(Self.barWidth)).rounded())
-        return "[" + String(repeating: "#", count: full) + String(repeating: ".", count: Self.barWidth - full) + "] "
+    private func bar(_ share: Double) -> String { Self.bar(share) }
+
+    /// A share as a bar.
+    static func bar(_ share: Double, width: Int = barWidth) -> String {
+        let full = Int((min(max(share, 0), 1) * Double(width)).rounded())
+        return "[" + String(repeating: "#", count: full) + String(repeating: ".", count: width - full) + "] "
     }
 
-    private static func size(_ bytes: Int) -> String { bytes < 0 ? "\(bytes) B" : ByteSize(bytes: bytes).approximate }
+    static func size(_ bytes: Int) -> String { bytes < 0 ? "\(bytes) B" : ByteSize(bytes: bytes).approximate }
 
-    private static func bytes(_ rate: Double) -> String { size(Int(min(max(rate, 0), 9e18))) }
+    static func bytes(_ rate: Double) -> String { size(Int(min(max(rate, 0), 9e18))) }
 
-    private static func percent(_ share: Double) -> String { "\(fixed(share * 100, places: 2)) %" }
+    static func percent(_ share: Double) -> String { "\(fixed(share * 100, places: 2)) %" }
 
     /// Small rates keep their decimals: one operation per minute is not none.
-    private static func rate(_ value: Double) -> String {
+    static func rate(_ value: Double) -> String {
         value < 100 ? fixed(value, places: 2) : grouped(Int(min(value, 9e18)))
     }
 }

@@ -28,6 +28,7 @@ struct ConformanceTests {
             ["operator"],
             ["operator-tools"],
             ["admin"],
+            ["stats"],
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
@@ -48,7 +49,8 @@ struct ConformanceTests {
     @Test(
         "short form of make torture",
         arguments: [
-            "clock", "damage", "drills", "history", "io-faults", "kill-points", "mutants", "power-cut", "surroundings",
+            "clock", "damage", "drills", "history", "io-faults", "kill-points", "mutants", "policies",
+            "power-cut", "surroundings",
         ])
     func torture(part: String) throws {
         try expectPassing([part, "--short"], runner: "Tests/Torture/run")

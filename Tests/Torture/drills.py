@@ -168,7 +168,7 @@ def overflow(server, version):
             begin = time.monotonic()
             connection.set(b"filler-%d" % number, b"x" * 15_000)
             # The journal is closed to writes once somebody has waited for room in vain.
-            if time.monotonic() - begin > 1:
+            if time.monotonic() - begin > 1.8:
                 break
         else:
             raise Mismatch(f"the journal never filled; {disk_state(server)}: {server.log_tail()}")
@@ -197,7 +197,7 @@ def barred_then_recovered(torture):
         server.faults.disarm()
         begin = time.monotonic()
         while disk_state(server) != "ok" or not wait_drained(server, 0.1):
-            expect_true(time.monotonic() - begin < 5, f"the disk tier is {disk_state(server)} after 5 s")
+            expect_true(time.monotonic() - begin < 20, f"the disk tier is {disk_state(server)} after 20 s")
             time.sleep(0.01)
         back = time.monotonic() - begin
         # Out of memory with them: what is read next comes from the disk.

@@ -90,7 +90,7 @@ SCENARIOS = {
 def run(torture):
     for level in ("process", "always"):
         for name in SCENARIOS:
-            if torture.options.only and torture.options.only not in name:
+            if torture.options.only and torture.options.only not in f"{name}, {level}":
                 continue
             if torture.short and level == "always" and name not in SHORT_ALWAYS:
                 continue

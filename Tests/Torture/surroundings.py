@@ -14,14 +14,13 @@ import time
 from crash import Checker
 from crash_load import Keys
 from drills import COUNT, expect_no, stop, store, tally
-from io_faults import back
+from io_faults import GET_BAR, back, bar
 from loads import TolerantWorker, join, load
 from mounts import Loop, Memory
 from report import expect, expect_true
 from scripted import adopt, disk_state, require, wait_drained
 
 WORKERS = 3
-GET_BAR = 0.100
 JOURNAL = ["--disk-journal", "1MiB", "--disk-trim-interval", "100ms"]
 
 
@@ -51,6 +50,7 @@ class Loaded:
         self.server.environment["TORTURE_ROOT"] = path
         self.checker = Checker(self.server, torture.seed, may_vanish=True)
         adopt(self.checker, keys or Keys(WORKERS, small=20, large=8, counters=2, shared=0))
+        self.torture = torture
         self.slowest = 0.0
         self.gets = 0
         self.refusals = 0
@@ -76,13 +76,14 @@ class Loaded:
 
     def finish(self, what):
         """The tier comes back, a kill shows nothing stale."""
-        spent = back(self.server, f"{what}: ")
+        spent = back(self.torture, self.server, f"{what}: ")
         self.turn(0.2, "afterwards")
         self.server.kill()
         self.server.start()
         self.checker.judge([], self.checker.read_back())
         require(self.checker, f"{what}, after a kill: ")
-        expect_true(self.slowest < 10 * GET_BAR, f"{what}: a get took {self.slowest:.2f} s")
+        limit = bar(self.torture, GET_BAR)
+        expect_true(self.slowest < limit, f"{what}: a get took {self.slowest:.2f} s of {limit:.1f}")
         return (
             f"back after {spent:.2f} s, {self.checker.counts['acknowledged']} operations, {self.refusals} refused, "
             f"slowest get {self.slowest * 1000:.0f} ms, 0 wrong"
@@ -136,7 +137,7 @@ def directory_removed(torture):
             loaded.turn(0.1, "before")
             shutil.rmtree(path, ignore_errors=True)
             loaded.turn(0.3, "directory removed")
-            back(loaded.server, "directory removed: ")
+            back(torture, loaded.server, "directory removed: ")
         found = loaded.finish("directory removed")
     shutil.rmtree(home, ignore_errors=True)
     return found
@@ -165,7 +166,7 @@ def corrupt_at_start(torture):
             expect_true(glob.glob(os.path.join(server.store, "quarantine-*")), f"no quarantine was made ({shape})")
             lines = [line for line in server.log_tail(4000).splitlines() if "quarantined" in line]
             expect(len(lines), 1, f"log lines about it ({shape})")
-    expect_true(slowest < 1, f"ready after {slowest:.2f} s")
+    expect_true(slowest < bar(torture, 1), f"ready after {slowest:.2f} s")
     return f"{len(shapes)} kinds of damage, ready after at most {slowest:.2f} s"
 
 
@@ -201,8 +202,8 @@ def corrupt_while_running(torture):
             while server_quarantines(server) == 0:
                 tally(server, [1, 2])
                 store(server, 2)
-                expect_true(time.monotonic() - begin < 10, "the damage was not noticed in 10 s")
-            longest = max(longest, back(server, "damaged index: "), time.monotonic() - begin)
+                expect_true(time.monotonic() - begin < bar(torture, 1), "the damage was not noticed in 1 s")
+            longest = max(longest, back(torture, server, "damaged index: "), time.monotonic() - begin)
             expect_no(tally(server, [1, 2]), 1, "after the new store was made")
     return f"{turns} times, a new store at most {longest:.2f} s after the damage"
 

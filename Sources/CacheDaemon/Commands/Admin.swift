@@ -57,6 +57,9 @@ extension Session {
         if words.first == "cachedump" {
             return cachedump(Array(words.dropFirst()), lineBytes: lineBytes, &turn)
         }
+        if words.first == "explain", words.count == 2 {
+            return explain(Array(words[1].utf8), lineBytes: lineBytes, &turn)
+        }
         let service = turn.service
         reply(&turn) { StatsReport().append(group: group, of: service, to: &$0) }
         return .done(lineBytes)

@@ -68,7 +68,7 @@ extension Session {
         switch phase {
         case .login, .token: true
         case .swallow: grant == nil && needsLogin
-        case .verifying, .verdict, .command, .keys, .body, .storing, .dumping, .watching: false
+        case .verifying, .verdict, .command, .keys, .body, .storing, .dumping, .explaining, .watching: false
         }
     }
 

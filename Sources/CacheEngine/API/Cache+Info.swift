@@ -66,6 +66,17 @@ extension Cache {
 
     // MARK: Parts
 
+    /// Finds the info and hands it to `body`: at once if memory knows, else on a reader thread.
+    func findInfo(_ key: [UInt8], _ body: @escaping @Sendable (EntryInfo?) -> Void) {
+        let (hash, sighting) = look(at: key)
+        guard case .onDisk(let touched) = sighting, let disk else { return body(Self.info(sighting)) }
+        let isAccepted = disk.enqueue(
+            .run { [self] reader in
+                body(Self.findRow(hash, key, disk, reader).flatMap { info(key, $0, touched: touched) })
+            })
+        if !isAccepted { body(nil) }
+    }
+
     private static func info(_ sighting: Sighting) -> EntryInfo? {
         if case .known(let info) = sighting { info } else { nil }
     }
