@@ -32,6 +32,8 @@ struct ConformanceTests {
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
+            ["maintenance"],
+            ["churn"],
             ["tiers"],
             ["restart", "--entries", "200000"],
             ["crash", "--kills", "25"],

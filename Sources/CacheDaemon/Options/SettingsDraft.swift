@@ -133,6 +133,12 @@ struct SettingsDraft: Sendable {
         }
     }
 
+    /// The directory is named outside the settings: none of the defaults is needed.
+    mutating func directoryIsNamed() {
+        if origins["disk.dir"] == nil { settings.disk.directory = "/" }
+        if origins["disk.dir"] == nil { origins["disk.dir"] = .flag("--dir") }
+    }
+
     private mutating func resolveDirectory(_ environment: [String: String]) {
         guard settings.disk.isEnabled, origins["disk.dir"] == nil else { return }
         if let directory = Self.defaultDirectory(environment) {

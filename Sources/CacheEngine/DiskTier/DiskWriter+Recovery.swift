@@ -123,6 +123,7 @@ extension DiskWriter {
                 shard.flights.removeAll()
             }
         }
+        disk.callerReads.closeIdle()
         disk.releaseWaiters()
         retryAt = memory.clock.now()
     }
