@@ -24,6 +24,7 @@ struct ConformanceTests {
             ["operator-tools"],
             ["admin"],
             ["stats"],
+            ["guides"],
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
