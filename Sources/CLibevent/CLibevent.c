@@ -9,11 +9,14 @@
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sysexits.h>
+#include <unistd.h>
 
 // libevent's callback also gets descriptor and kinds; ours only the argument.
 struct action {
@@ -30,7 +33,18 @@ static void run(evutil_socket_t descriptor, short kinds, void *argument) {
 
 const char *clibevent_version(void) { return event_get_version(); }
 
+// Some refusals, such as a socket pair for a new base, libevent answers by ending the process itself, with status 1. It
+// is the system that refuses, so the status is that of our own refusals; nothing may run after it.
+static void end_process(int status) {
+    (void)status;
+    _exit(EX_OSERR);
+}
+
+static void set_fatal_callback(void) { event_set_fatal_callback(end_process); }
+
 clibevent_base *clibevent_base_new(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_fatal_callback);
     struct event_config *config = event_config_new();
     if (config == NULL) {
         errno = ENOMEM;

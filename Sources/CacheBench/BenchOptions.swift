@@ -203,7 +203,8 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .generate, .help, .version: break
+        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .generate, .help, .version:
+            break
         }
     }
 

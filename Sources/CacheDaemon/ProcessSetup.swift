@@ -12,7 +12,7 @@ struct SetupError: Error, CustomStringConvertible {
 }
 
 enum ProcessSetup {
-    /// Descriptors that are not client connections: listeners, journal, index, value files, event loops.
+    /// Descriptors kept back from client connections where there are plenty: for files of values in work, mostly.
     static let reservedDescriptors = 128
 
     /// Makes files private, descriptors 0 to 2 valid, and write errors errors instead of signals.
@@ -32,22 +32,43 @@ enum ProcessSetup {
     }
 
     /// Raises the limit on descriptors as far as `connections` need; returns how many connections fit.
-    static func raiseDescriptorLimit(connections: Int) -> Int {
+    ///
+    /// `others` is what the daemon itself opens: event loops, index, journal. Each connection may also have a file open
+    /// for the value that it sends; where the hard limit allows, there is room for those too.
+    static func raiseDescriptorLimit(connections: Int, others: Int) -> Int {
         var limit = rlimit()
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        // SAFETY: the struct lives until the calls return, here and below.
         guard unsafe getrlimit(resource, &limit) == 0 else { return connections }
-        let needed = rlim_t(connections + reservedDescriptors)
-        if limit.rlim_cur < needed {
+        let needed = rlim_t(connections + max(reservedDescriptors, others + 16))
+        let wanted = needed + rlim_t(connections)
+        if limit.rlim_cur < wanted {
             var raised = limit
-            raised.rlim_cur = min(needed, limit.rlim_max)
+            raised.rlim_cur = min(wanted, limit.rlim_max)
             if needed > limit.rlim_max {
                 // Root may raise the hard limit too.
-                var both = rlimit(rlim_cur: needed, rlim_max: needed)
+                var both = rlimit(rlim_cur: wanted, rlim_max: wanted)
                 if unsafe setrlimit(resource, &both) == 0 { return connections }
             }
             if unsafe setrlimit(resource, &raised) == 0 { limit = raised }
         }
-        return limit.rlim_cur >= needed ? connections : max(1, Int(limit.rlim_cur) - reservedDescriptors)
+        return fitting(connections, descriptors: Int(clamping: limit.rlim_cur), others: others)
+    }
+
+    /// How many of `wanted` connections so many descriptors allow; 1 if they are too few for anything.
+    static func fitting(_ wanted: Int, descriptors: Int, others: Int) -> Int {
+        // Where descriptors are scarce, half of them are for clients, as long as the daemon can work.
+        let kept = max(others + 16, min(reservedDescriptors, descriptors / 2))
+        return max(1, min(wanted, descriptors - kept))
+    }
+
+    /// Lets the kernel write core files, or not: they hold values and passwords of clients.
+    static func limitCoreFiles(areWanted: Bool) {
+        var limit = rlimit()
+        let resource = __rlimit_resource_t(RLIMIT_CORE.rawValue)
+        guard unsafe getrlimit(resource, &limit) == 0 else { return }
+        limit.rlim_cur = areWanted ? limit.rlim_max : 0
+        _ = unsafe setrlimit(resource, &limit)
     }
 
     /// Becomes `user`, for good.

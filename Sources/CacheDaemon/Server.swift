@@ -36,6 +36,7 @@ final class Server {
     private var listeners: [Listener] = []
     private var workers: [WorkerThread] = []
     private var nextWorker = 0
+    private var lastConnection: UInt32 = 0
     private var adminSockets: [ListeningSocket] = []
     private var admin: AdminThread?
     /// Whether the admin thread has not taken its sockets over yet.
@@ -69,13 +70,15 @@ final class Server {
         inherited: InheritedSockets = InheritedSockets(), readSettings: @escaping () -> Settings?
     ) throws(StartError) {
         var settings = settings
-        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, log)
+        settings.connectionsMax = Self.fittingConnections(settings, log)
         loop = try Self.makeLoop()
         let authenticator = try Self.readAccounts(settings, clock)
         let encryption = try Self.encryption(settings)
-        let cache = try Self.openCache(settings, log, clock)
+        let watchers = WatchHub()
+        let cache = try Self.openCache(settings, log, clock, watchers)
         service = Service(
-            cache: cache, settings: settings, log: log, control: control, authenticator: authenticator)
+            cache: cache, settings: settings, log: log, control: control, watchers: watchers,
+            authenticator: authenticator)
         authenticator?.start()
         service.encrypt(with: encryption)
         counters = service.makeCounters()
@@ -117,12 +120,14 @@ final class Server {
         service.authenticator?.stop()
         service.cache.close()
         service.log.write(.notice, "stopped")
-        return 0
+        return service.isCrippled ? StartError.systemStatus : 0
     }
 
     /// Lowers the connection limit to what the system's limit on descriptors allows.
-    private static func fittingConnections(_ wanted: Int, _ log: Log) -> Int {
-        let fitting = ProcessSetup.raiseDescriptorLimit(connections: wanted)
+    private static func fittingConnections(_ settings: Settings, _ log: Log) -> Int {
+        let wanted = settings.connectionsMax
+        let others = settings.threads * 4 + (settings.disk.isEnabled ? 16 + settings.disk.readers * 4 : 0)
+        let fitting = ProcessSetup.raiseDescriptorLimit(connections: wanted, others: others)
         if fitting < wanted {
             log.write(
                 .warning, "max_connections lowered",
@@ -160,11 +165,12 @@ final class Server {
     }
 
     private static func openCache(
-        _ settings: Settings, _ log: Log, _ clock: any TimeSource
+        _ settings: Settings, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
     ) throws(StartError) -> Cache {
         do throws(CacheError) {
             return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
+                watchers.publishDiskState("\(state)", reason: reason, clock)
             }
         } catch {
             switch error {
@@ -243,11 +249,12 @@ final class Server {
             .notice, "memory tier",
             ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])
         guard settings.disk.isEnabled else { return log.write(.notice, "disk tier", ["state": "off"]) }
+        let start = service.cache.startReport ?? ""
         log.write(
-            .notice, "disk tier",
+            start.hasPrefix("store quarantined") ? .warning : .notice, "disk tier",
             [
                 "dir": settings.disk.directory, "limit": "\(ByteSize(bytes: settings.disk.bytesMax))",
-                "durability": settings.disk.durability.rawValue, "start": service.cache.startReport ?? "",
+                "durability": settings.disk.durability.rawValue, "start": start,
             ])
     }
 
@@ -306,7 +313,9 @@ final class Server {
             ListeningSocket.set(fd, SOL_SOCKET, SO_KEEPALIVE)
         }
         counters.add(.connectionsOpened)
-        workers[nextWorker].mailbox.post(.connection(fd: fd, tls: isPlain ? nil : service.encryptionInForce.context))
+        lastConnection &+= 1
+        let tls = isPlain ? nil : service.encryptionInForce.context
+        workers[nextWorker].mailbox.post(.connection(fd: fd, id: lastConnection, tls: tls))
         nextWorker = (nextWorker + 1) % workers.count
     }
 
@@ -359,8 +368,8 @@ final class Server {
         do throws(TLSError) {
             encryption = try TLSContext.make(new.tls)
         } catch {
-            service.log.write(.error, "configuration", ["problem": "\(error)"])
-            return service.log.write(.error, "reload failed", ["settings": "unchanged"])
+            return service.log.write(
+                .error, "reload failed", ["settings": "unchanged", "reason": error.description])
         }
         do throws(AuthFileError) {
             try service.authenticator?.reload()
@@ -377,7 +386,7 @@ final class Server {
                 .error, "reload failed", ["settings": "unchanged", "exposed": "\(settings.exposedAddresses[0])"])
         }
         service.encrypt(with: encryption)
-        settings.connectionsMax = Self.fittingConnections(settings.connectionsMax, service.log)
+        settings.connectionsMax = Self.fittingConnections(settings, service.log)
         service.apply(settings)
         service.log.write(
             .notice, "reloaded",

@@ -49,7 +49,7 @@ final class Service: Sendable {
     private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
-    let watchers = WatchHub()
+    let watchers: WatchHub
     let telemetry: Telemetry
     let history = History()
     let prefixes = PrefixTally()
@@ -58,6 +58,8 @@ final class Service: Sendable {
     private let connectionLimit: Atomic<Int>
     /// Workers whose thread is about to end.
     let workersEnded = Atomic<Int>(0)
+    /// Whether one of them ended because the system refused what it needs.
+    private let hasFailedWorkers = Atomic<Bool>(false)
     /// Answers of workers to pings.
     let pongs = Atomic<Int>(0)
 
@@ -68,8 +70,10 @@ final class Service: Sendable {
     }
 
     init(
-        cache: Cache, settings: Settings, log: Log, control: ServerControl, authenticator: Authenticator? = nil
+        cache: Cache, settings: Settings, log: Log, control: ServerControl, watchers: WatchHub = WatchHub(),
+        authenticator: Authenticator? = nil
     ) {
+        self.watchers = watchers
         self.authenticator = authenticator
         self.cache = cache
         self.log = log
@@ -221,6 +225,12 @@ final class Service: Sendable {
             return count
         }
     }
+
+    /// Says that a worker could not begin to serve.
+    func workerFailed() { hasFailedWorkers.store(true, ordering: .relaxed) }
+
+    /// Whether a worker could not begin to serve.
+    var isCrippled: Bool { hasFailedWorkers.load(ordering: .relaxed) }
 
     /// Says that a worker serves nothing any more.
     func workerEnded() {

@@ -104,8 +104,10 @@ struct Session: ~Copyable {
     var waiting: WaitingChange?
     /// The store under way, while somebody watches stores.
     var observedStore: ObservedStore?
-    /// Whether the request at the front was observed already and waits to be executed again.
-    var isRepeated = false
+    /// The count of the request that was observed and waits to be executed again, which counts it once more.
+    ///
+    /// `UInt32.max`: none.
+    var unfinishedRequest = UInt32.max
     /// Why framing was lost.
     private(set) var fatal: RequestError?
     /// Counts requests, for the connection's deadlines.
@@ -162,7 +164,12 @@ struct Session: ~Copyable {
     }
 
     /// Whether no request is under way.
-    var isBetweenRequests: Bool { if case .command = phase { true } else { false } }
+    var isBetweenRequests: Bool {
+        switch phase {
+        case .command, .login: true
+        default: false
+        }
+    }
 
     /// Says what the client may do from now on.
     mutating func hold(_ grant: AccessGrant) {
@@ -343,6 +350,7 @@ struct Session: ~Copyable {
     mutating func abandon(_ turn: borrowing Turn) {
         settle(turn)
         draft = nil
+        withdrawLogin(turn)
         endDump(turn)
         endWatch(turn)
     }

@@ -19,7 +19,9 @@ public struct EntryEdit {
         case delete
         /// Nothing was there: an empty entry, already won by this client, takes the key.
         case vivify(deadline: Instant)
-        /// Its value becomes empty and its flags 0; marks, deadline and CAS id are what the edit says.
+        /// Its value becomes empty and its flags, which describe the value, 0; it counts as not read since.
+        ///
+        /// Marks, deadline and CAS id are what the edit says.
         case empty
     }
 
@@ -91,7 +93,7 @@ public struct EntryEdit {
         guard let block, block.isStub else { return nil }
         // SAFETY: as for `value`; the bytes are copied.
         return unsafe StreamedValue(
-            hash: block.hash, key: Array(block.key), metadata: cache.memory.metadata(ofStub: block),
+            hash: cache.memory.hash(block), key: Array(block.key), metadata: cache.memory.metadata(ofStub: block),
             extended: Array(block.extended))
     }
 
@@ -203,7 +205,7 @@ extension Cache {
             key: Span(_unsafeBytes: key), extended: Span(), storedValueBytes: 0, hash: hash)
         guard let block else { return .done }
         block.deadline = capped(deadline)
-        block.marks = edit.marks.union(.won)
+        block.marks = edit.marks.union(edit.isRead ? [.won, .fetched] : .won)
         return link(block, cas: edit.cas, insteadOf: nil, now: edit.now, &shard, garbage: &garbage)
     }
 
@@ -213,7 +215,7 @@ extension Cache {
         guard let block = old.copy(valueBytes: 0) else { return .done }
         block.flags = 0
         block.deadline = edit.deadline == old.deadline ? edit.deadline : capped(edit.deadline)
-        block.marks = edit.marks.persistent
+        block.marks = edit.marks.persistent.subtracting(.fetched)
         return link(block, cas: edit.cas, insteadOf: old, now: edit.now, &shard, garbage: &garbage)
     }
 
@@ -229,9 +231,8 @@ extension Cache {
             return .unresolved(.journalFull)
         }
         if let old { shard.unlink(old, into: &garbage) }
-        shard.link(block)
         shard.counters.stores += 1
-        shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
+        shard.link(block, now: now, garbage: &garbage, log: memory.events)
         return .done
     }
 

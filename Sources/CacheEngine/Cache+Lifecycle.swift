@@ -67,23 +67,24 @@ extension Cache {
 
     private func flushNow() {
         flushDue.store(.max, ordering: .relaxed)
-        var detached: [DetachedEntries] = []
         memory.withAllShards(
             inner: {
                 guard let disk, disk.isServing else { return }
                 let generation = generations.next()
                 disk.setFlushGeneration(generation)
+                #if DEBUG
+                    if SeededBug.isActive(.flushNotJournalled) { return }
+                #endif
                 var header = JournalHeader(kind: .flush)
                 header.generation = generation
                 journalFlush(header, disk)
             },
             each: { shard in
-                detached.append(shard.detachAll())
+                shard.detachAll()
                 shard.pending.removeAll()
                 shard.flights.removeAll()
             })
-        // The shards unwind from the last to the first.
-        background.free(detached.reversed())
+        background.requestRelease()
         memory.events.recordFlush()
     }
 

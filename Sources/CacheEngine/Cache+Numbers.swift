@@ -33,7 +33,10 @@ extension Cache {
                     result = initial
                     fresh = unsafe makeNumber(initial, terms, hash, key)
                 case .resident(let block):
+                    // In memcached's order: nothing is never a number, and that comes before the comparison.
+                    if block.valueBytes == 0 { return .notNumeric }
                     if let cas = terms.compare, cas != block.cas { return .exists }
+                    if mayBeNumber(inFile: block) { return .unresolved(.valueOnDisk) }
                     guard !block.isStub, let number = unsafe DecimalValue.parse(block.value) else { return .notNumeric }
                     result = isIncrement ? number &+ delta : (number > delta ? number - delta : 0)
                     fresh = changeNumber(result, terms, of: block)
@@ -46,13 +49,18 @@ extension Cache {
                     fresh.free()
                     return .unresolved(.journalFull)
                 }
-                install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
-                body(unsafe EntryView(block: fresh, shard: reference))
+                let block = install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
+                body(unsafe EntryView(block: block, shard: reference))
                 return .value(result)
             }
             garbage.free()
             return outcome
         }
+    }
+
+    /// Whether the entry is a stub of a value that could be a number, and may be brought to memory.
+    private func mayBeNumber(inFile block: EntryBlock) -> Bool {
+        block.isStub && block.valueBytes <= min(DecimalValue.valueBytesMax, memory.valueBytesMax)
     }
 
     private func makeNumber(
@@ -75,6 +83,8 @@ extension Cache {
         }
         // SAFETY: the block is new, so nobody else uses it.
         unsafe DecimalValue.write(number, to: fresh.stored)
+        // As in memcached, a number that gets longer is a new entry.
+        if fresh.valueBytes > block.valueBytes { fresh.forgetHistory() }
         if let deadline = terms.deadline { fresh.deadline = capped(deadline) }
         return fresh
     }

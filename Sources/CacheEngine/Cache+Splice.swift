@@ -1,8 +1,8 @@
 // Append and prepend: a new value made of the present one and the draft's bytes.
 //
 // Small results are joined under the shard's lock. A result that belongs into a file is joined on a disk thread, from
-// the pinned present value or its file; it is stored only if the entry still has the CAS id that it was made from, else
-// it is made again.
+// the pinned present value or its file; it is stored only if the entry still is the version that it was made from
+// (`EntryVersion`), else it is made again. What is joined counts as stored anew: not stale, not won, not read.
 
 import Primitives
 
@@ -60,26 +60,29 @@ extension Cache {
         // SAFETY: the shard is locked and the draft owns the addition, so both stay; `join` checks that the lengths add
         // up.
         unsafe joined.join(present.value, addition.value, isAppend: isAppend)
+        joined.forgetHistory()
         joined.cas = draft.terms.explicitCAS ?? generations.next()
         joined.stamp(now)
         guard journalStore(joined, generation: generations.next(), file: nil, &shard, now: now) else {
             joined.free()
             return .unresolved(.journalFull)
         }
-        install(joined, insteadOf: present, &shard, now: now, garbage: &garbage)
-        return .stored(cas: joined.cas)
+        let block = install(joined, insteadOf: present, &shard, now: now, garbage: &garbage)
+        draft.storedBytes = block.valueBytes
+        return .stored(cas: block.cas)
     }
 
     private func joinInFile(
         _ draft: inout EntryDraft, _ present: EntryBlock, _ guarded: Guarded<Shard>, _ isAppend: Bool,
         _ shard: inout Shard, _ disk: DiskTier, now: Instant, garbage: inout Garbage
     ) -> StoreOutcome {
-        if let splice = draft.splice, splice.file.baseCAS == present.cas {
+        if let splice = draft.splice, splice.base.isVersion(of: present) {
             if splice.file.hasFailed { return .noRoom }
             if var joined = splice.joinedDraft() {
                 // A touch may have come while the file was written.
                 joined.block.deadline = present.deadline
                 joined.terms.explicitCAS = draft.terms.explicitCAS
+                draft.storedBytes = joined.valueBytes
                 return place(&joined, insteadOf: present, &shard, now: now, garbage: &garbage)
             }
             return .unresolved(.valueFile)
@@ -94,13 +97,14 @@ extension Cache {
             ? present.copy(valueBytes: total)
             : present.copyAsStub(valueBytes: total, file: FileReference(generation: generation, sum: 0))
         guard let joined else { return .noRoom }
+        joined.forgetHistory()
         // SAFETY: the shard is locked, so the present block stays; its key is copied.
         let file = DraftFile(
-            generation: generation, hash: draft.hash, key: unsafe Array(present.key), block: joined,
-            baseCAS: present.cas, disk: disk)
+            generation: generation, hash: draft.hash, key: unsafe Array(present.key), block: joined, disk: disk)
         draft.renewSplice(
             SpliceRequest(
-                file: file, base: PinnedEntry(pinning: present, shard: guarded),
+                file: file, base: EntryVersion(of: present, shard: guarded),
+                value: PinnedEntry(pinning: present, shard: guarded),
                 baseMetadata: present.isStub ? memory.metadata(ofStub: present) : nil,
                 addition: addition, isAppend: isAppend, keepsValue: keepsValue))
         return .unresolved(.valueFile)
@@ -134,7 +138,9 @@ extension EntryDraft {
 /// The joining of a stored value and an addition in a new file, on a disk thread.
 final class SpliceRequest: Sendable {
     let file: DraftFile
-    private let base: PinnedEntry
+    /// The version that the joined value is made from.
+    let base: EntryVersion
+    private let value: PinnedEntry
     private let baseMetadata: EntryMetadata?
     private let addition: Addition
     private let isAppend: Bool
@@ -142,11 +148,12 @@ final class SpliceRequest: Sendable {
     private let waiter: Guarded<Waiter?> = Guarded(nil, rank: .leaf)
 
     init(
-        file: DraftFile, base: PinnedEntry, baseMetadata: EntryMetadata?, addition: Addition, isAppend: Bool,
-        keepsValue: Bool
+        file: DraftFile, base: EntryVersion, value: PinnedEntry, baseMetadata: EntryMetadata?, addition: Addition,
+        isAppend: Bool, keepsValue: Bool
     ) {
         self.file = file
         self.base = base
+        self.value = value
         self.baseMetadata = baseMetadata
         self.addition = addition
         self.isAppend = isAppend
@@ -185,8 +192,8 @@ final class SpliceRequest: Sendable {
             joined.file = FileReference(generation: file.generation, sum: finished.valueSum)
             return
         }
-        // SAFETY: `base` pins its block, and a value does not change once it is linked. `join` checks the lengths.
-        unsafe bytes.withUnsafeBytes { unsafe joined.join(base.value, $0, isAppend: isAppend) }
+        // SAFETY: `value` pins its block, and a value does not change once it is linked. `join` checks the lengths.
+        unsafe bytes.withUnsafeBytes { unsafe joined.join(value.value, $0, isAppend: isAppend) }
     }
 
     private func appendAddition(
@@ -204,8 +211,8 @@ final class SpliceRequest: Sendable {
     private func appendBase(
         to writer: inout ValueFileWriter, _ reader: DiskReader
     ) throws(ValueFileError) {
-        // SAFETY: `base` pins its block for as long as this request lives; the writer keeps no pointer.
-        guard let metadata = baseMetadata else { return try unsafe writer.append(base.value) }
+        // SAFETY: `value` pins its block for as long as this request lives; the writer keeps no pointer.
+        guard let metadata = baseMetadata else { return try unsafe writer.append(value.value) }
         try appendFile(metadata, to: &writer, reader)
     }
 

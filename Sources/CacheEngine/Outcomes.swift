@@ -60,6 +60,8 @@ public struct NumberTerms: Equatable, Sendable {
 public enum Obstacle: Equatable, Sendable {
     /// What the key holds is only known on disk.
     case entryOnDisk
+    /// The entry is known, but its value is in a file, and must be in memory.
+    case valueOnDisk
     /// The draft's value must first be written to its file.
     case valueFile
     /// The journal has no room until the disk writer has drained some of it.
@@ -109,7 +111,7 @@ public enum DeleteOutcome: Equatable, Sendable {
 public enum TouchOutcome: Equatable, Sendable {
     /// The entry has the new deadline.
     case touched
-    /// The entry has another CAS id.
+    /// The entry is another version.
     case exists
     /// The key held nothing.
     case notFound

@@ -66,7 +66,7 @@ public enum CloseReason: Sendable {
 public struct WatchedPeer: Sendable, Equatable {
     /// The numeric address; `unix` for a Unix socket.
     public var host: String
-    /// The TCP port; nil for a Unix socket.
+    /// The TCP port; nil for a Unix socket, and when it is not known any more.
     public var port: Int?
     /// The connection's descriptor.
     public var descriptor: Int32
@@ -153,7 +153,7 @@ extension ByteBuffer {
         append(reason == nil ? "type=conn_new rip=" : "type=conn_close rip=")
         append(peer.host)
         appendField(" rport=", Int64(peer.port ?? 0))
-        append(peer.port == nil ? " transport=local" : " transport=tcp")
+        append(peer.host == "unix" ? " transport=local" : " transport=tcp")
         if let reason {
             append(" reason=")
             append(reason.word)

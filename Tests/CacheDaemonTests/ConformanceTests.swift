@@ -1,4 +1,5 @@
-// Runs the outside proof (`Tests/Conformance/run`) as part of the Swift tests, one test per suite.
+// Runs the outside proof (`Tests/Conformance/run`), and the short forms of `Tests/Torture/run`, as part of the Swift
+// tests, one test per suite.
 //
 // The suites are Python programs that start the built daemon as a process and talk to it over the wire, next to
 // Debian's memcached and unmodified client libraries; what they check is described in Tests/Conformance/README.md. This
@@ -20,6 +21,10 @@ struct ConformanceTests {
             ["documents"],
             ["wire"],
             ["tls"],
+            ["cves"],
+            ["process"],
+            ["hostile"],
+            ["soak", "--seconds", "20"],
             ["operator"],
             ["operator-tools"],
             ["admin"],
@@ -28,6 +33,8 @@ struct ConformanceTests {
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],
+            ["maintenance"],
+            ["churn"],
             ["tiers"],
             ["restart", "--entries", "200000"],
             ["crash", "--kills", "25"],
@@ -42,8 +49,18 @@ struct ConformanceTests {
         try expectPassing(["wire", "badinput", "clients", "--against", "memcached"])
     }
 
-    private func expectPassing(_ arguments: [String]) throws {
-        let runner = packageRoot.appendingPathComponent("Tests/Conformance/run")
+    @Test(
+        "short form of make torture",
+        arguments: [
+            "clock", "damage", "drills", "history", "io-faults", "kill-points", "mutants", "policies",
+            "power-cut", "surroundings",
+        ])
+    func torture(part: String) throws {
+        try expectPassing([part, "--short"], runner: "Tests/Torture/run")
+    }
+
+    private func expectPassing(_ arguments: [String], runner: String = "Tests/Conformance/run") throws {
+        let runner = packageRoot.appendingPathComponent(runner)
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
         process.arguments = [runner.path] + arguments + ["--limit", "600"]

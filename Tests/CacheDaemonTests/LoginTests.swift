@@ -118,6 +118,37 @@ final class LoginTests {
         #expect(statistics["auth_errors"] == "\(guessing.count)")
     }
 
+    @Test func oneAddressHoldsOnlySoManyConnections() throws {
+        let server = try start("foo:bar\n") { $0.threads = 1 }
+        defer { server.stop() }
+        let authenticator = try #require(server.service?.authenticator)
+        let guessing = try (0..<60).map { _ in try connect(server) }
+        for client in guessing { client.send("set login 0 0 5\r\nfoo 1\r\n") }
+        let places = Authenticator.waitingMax + Authenticator.heldMax
+        #expect(eventually { server.service?.totals[.loginFailures] ?? 0 >= UInt64(60 - places) })
+        let (attempts, refusals) = authenticator.waiting
+        #expect(attempts <= Authenticator.waitingMax && refusals <= Authenticator.heldMax)
+        #expect(guessing[59].readToEnd() == failure + "\r\n")
+        for client in guessing { client.finishSending() }
+        #expect(eventually { server.service?.connectionCount ?? 60 <= places })
+    }
+
+    @Test func longDeadlinesAreNotCutShort() throws {
+        let clock = ManualClock()
+        try write("foo:bar\n")
+        let server = try RunningServer(settings { $0.access.loginTimeout = .seconds(600) }, clock: clock)
+        defer { server.stop() }
+        let client = try connect(server)
+        #expect(client.ask("version\r\n") == "CLIENT_ERROR unauthenticated")
+        // A request that does not go on is cut off after ten seconds: then the deadlines have been looked at.
+        let user = try #require(try loggedIn(server, "foo", "bar"))
+        user.send("get half")
+        #expect(eventually { server.service?.totals[.bytesRead] ?? 0 >= 9 + 24 + 8 })
+        clock.advance(15_000)
+        #expect(user.readToEnd().isEmpty)
+        #expect(login(client, "foo", "bar") == "STORED")
+    }
+
     private func loggedIn(_ server: RunningServer, _ name: String, _ password: String) throws -> PlainClient? {
         let client = try connect(server)
         return login(client, name, password) == "STORED" ? client : nil

@@ -34,7 +34,7 @@ private let meta: [(send: String, expect: String)] = [
     ("get v\r\n", "VALUE v 0 0\r\n\r\nEND\r\n"),
     ("md b C1\r\n", "EX\r\n"),
     ("md b x\r\n", "HD\r\n"),
-    ("mg b v s f t\r\n", "VA 0 s0 f0 t60 Z\r\n\r\n"),
+    ("mg b v s f t\r\n", "VA 0 s0 f0 t60\r\n\r\n"),
     ("md b q\r\n", ""),
     ("md b q\r\n", "NF\r\n"),
     ("ma n\r\n", "NF\r\n"),

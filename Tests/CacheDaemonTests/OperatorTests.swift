@@ -75,6 +75,28 @@ struct KeyDumpTests {
         server.stop()
     }
 
+    @Test("a client that takes nothing of its dump for a minute is cut off, and the next dump may begin")
+    func stalledReader() throws {
+        let clock = ManualClock()
+        let server = try RunningServer(testSettings { $0.threads = 1 }, clock: clock)
+        let first = try PlainClient(server.addresses[0])
+        let long = String(repeating: "%", count: 240)
+        first.send((0..<20_000).map { "set \(long)\($0) 0 0 1 noreply\r\nx\r\n" }.joined())
+        #expect(first.ask("version\r\n").hasPrefix("VERSION"))
+        let dumper = try PlainClient(server.addresses[0])
+        dumper.send("lru_crawler metadump all\r\n")
+        #expect(dumper.line() == "OK")
+        #expect(eventually { first.ask("lru_crawler mgdump all\r\n").hasPrefix("BUSY") })
+        // Time passes again and again, because the sockets' buffers are still being filled at first.
+        #expect(
+            eventually {
+                clock.advance(Settings().sendTimeout.milliseconds + 1000)
+                return first.statistics()["lru_crawler_running"] == "0"
+            })
+        #expect(first.statistics()["stalled_kicks"] == "1")
+        server.stop()
+    }
+
     @Test("cachedump stops at its limit and at 2 MiB, in its place among other replies")
     func cachedump() throws {
         let client = try Conversation(owning: memoryCache())

@@ -48,6 +48,7 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("flush_command", ["-F"], file: "no") { !$0.allowsFlush },
         .init("dump_commands", ["-X"], file: "no") { !$0.allowsDumps },
         .init("watch_command", ["-W"], file: "no") { !$0.allowsWatching },
+        .init("core_files", ["-r"], file: "yes") { $0.writesCoreFiles },
         .init("user", ["-u", "nobody"], file: "nobody") { $0.user == "nobody" },
         .init("auth.file", ["-Y", "/a b"], file: "/a b") { $0.access.accountFile == "/a b" },
         .init("auth.timeout", ["--auth-timeout", "3s"], file: "3s") { $0.access.loginTimeout == .seconds(3) },

@@ -13,6 +13,7 @@ final class RunningServer: Sendable {
         var addresses: [String] = []
         var adminAddresses: [String] = []
         var port: Int?
+        var service: Service?
         var failure: StartError?
         var status: Int32?
     }
@@ -35,10 +36,14 @@ final class RunningServer: Sendable {
                 state.update {
                     $0.addresses = server.addresses
                     $0.port = server.port
+                    $0.service = server.service
                     $0.adminAddresses = server.adminAddresses
                 }
                 let status = server.run()
-                state.update { $0.status = status }
+                state.update {
+                    $0.status = status
+                    $0.service = nil
+                }
             } catch let error as StartError {
                 state.update { $0.failure = error }
             } catch {
@@ -52,6 +57,8 @@ final class RunningServer: Sendable {
     }
 
     var addresses: [String] { state.withLock { $0.addresses } }
+    /// What the server's threads share, while it runs.
+    var service: Service? { state.withLock { $0.service } }
     var adminAddress: String { state.withLock { $0.adminAddresses.first ?? "" } }
     var port: Int { state.withLock { $0.port ?? 0 } }
 

@@ -6,6 +6,7 @@ order in which they appear. The differences known by name (`DIFFERENCES`) are ch
 counted. After the rounds the counters of `stats` that both keep are compared as well.
 """
 
+import base64
 import random
 import re
 import time
@@ -17,7 +18,6 @@ from differential_meta import (
     SharedMetaGenerator,
     normalized,
     unique_in,
-    without_hit_mark,
     without_marks,
 )
 from report import Mismatch, brief, expect, expect_true
@@ -72,18 +72,8 @@ def compare(context, other, generator, count):
             f"{'.'.join(map(str, theirs.version))} in {time.monotonic() - begin:.0f} s; "
             f"known differences met: {comparison.met()}, accidents: {comparison.accidents}"
         )
-        # A server that never pads would look like one accident after the other.
-        expect_true(
-            max(comparison.accidents["padding"], comparison.accidents["long number"]) <= 2 + comparison.rounds // 50,
-            f"too many accidents to be accidents: {comparison.accidents} in {comparison.rounds} rounds",
-        )
-
-
-class AnsweredDeletes(Generator):
-    """Without `noreply` in delete: such a delete does not ask the disk, and may count a hit for what is not there."""
-
-    def delete(self):
-        return self.line(b"delete", self.key(), self.rng.choice((b"", b"0")))
+        comparison.bound_accidents()
+        comparison.require_real_differences()
 
 
 def compare_counters(context):
@@ -92,7 +82,7 @@ def compare_counters(context):
         with context.target(max_value="1m") as ours, context.memcached(memory=1024) as theirs:
             with ours.connect() as one, theirs.connect() as other:
                 before = one.stats(), other.stats()
-            comparison = Comparison(ours, theirs, context.seed + attempt, AnsweredDeletes)
+            comparison = Comparison(ours, theirs, context.seed + attempt)
             for _ in range(20):
                 comparison.round(with_differences=False)
             if not any(comparison.accidents.values()):
@@ -106,9 +96,15 @@ class Accident(Exception):
 
     stray sign: it refused to count a number of 2^63 or more, because its check for a minus sign reads on behind the
     value. long number: a number with a long tail of white space and text is one to memcached; to us, none over
-    16 KiB is. won mark: the difference of that name. padding: it did not pad a counted
-    number, because one of its threads held the entry just then.
+    16 KiB is. padding: it did not pad a counted number, because one of its threads held the entry just then. held
+    entry: the same, seen by the marks (h, W, X, Z) that it lost. flush survivor: its flush_all left an entry, because
+    one of its threads held the entry's lock just then (item_flush_expired in its items.c gives up on such entries).
     """
+
+
+# One of memcached's accidents in so many rounds, and two more, may be chance. A server that never pads, or forgets what
+# it was told to keep, would look like one accident after the other.
+ROUNDS_PER_ACCIDENT = {"stray sign": 4, "padding": 50, "long number": 50, "held entry": 50, "flush survivor": 200}
 
 
 def was_long(request, history):
@@ -145,19 +141,45 @@ def is_stray_sign(request, one, other):
     return before >= 1 << 63
 
 
-def is_hit_mark(request, one, other, history):
-    """Whether two answers to mg or me differ only in the hit mark, after a command of this round that explains it."""
-    if request[:2] not in (b"mg", b"me") or one == other or without_hit_mark(one) != without_hit_mark(other):
-        return False
-    return any(earlier[:3] in (b"ma ", b"inc", b"dec") or b" N" in earlier for earlier in history)
+def key_of(request):
+    """The key of a request that has one, decoded."""
+    words = request.split(b"\n")[0].split()
+    if len(words) < 2 or words[0] in (b"flush_all", b"mn"):
+        return None
+    if words[0][:1] == b"m" and b"b" in words[2:]:
+        try:
+            return base64.b64decode(words[1], validate=True)
+        except ValueError:
+            return None
+    return words[1]
 
 
-def is_won_mark(request, one, other, history):
-    """Whether two meta answers differ only in an entry's marks, after a command that makes the entry anew."""
-    if request[:1] != b"m" or one == other or without_marks(one) != without_marks(other):
+def is_held_entry(request, ours, theirs, history):
+    """Whether two meta answers differ only in the marks of an entry whose number was counted before."""
+    if request[:1] != b"m" or ours == theirs or without_marks(ours) != without_marks(theirs):
         return False
-    anew = re.compile(rb"^(ma |incr|decr|append|prepend|ms .* M[AP]|md .* x)")
-    return any(anew.match(earlier.split(b"\n")[0]) for earlier in history)
+    return any(
+        earlier[:3] in (b"ma ", b"inc", b"dec") and key_of(earlier) == key_of(request) for earlier in history[:-1]
+    )
+
+
+def is_flush_survivor(request, ours, theirs, history):
+    """Whether memcached knows an entry that a flush_all of this round must have removed.
+
+    Only where nothing has stored the key unconditionally since, so that our answer is the right one.
+    """
+    key = key_of(request)
+    if ours == theirs or key is None:
+        return False
+    for earlier in reversed(history[:-1]):
+        words = earlier.split(b"\n")[0].split()
+        if words[0] == b"flush_all" and b"x" not in words:
+            return True
+        if words[0] == b"set" and key_of(earlier) == key:
+            return False
+        if words[0] == b"ms" and key_of(earlier) == key and not any(word[:1] in (b"M", b"C") for word in words[3:]):
+            return False
+    return False
 
 
 class Side:
@@ -215,15 +237,30 @@ class Comparison:
         self.rng = random.Random(seed)
         self.commands = 0
         self.rounds = 0
-        self.accidents = {"stray sign": 0, "padding": 0, "long number": 0, "won mark": 0}
+        self.accidents = dict.fromkeys(ROUNDS_PER_ACCIDENT, 0)
         for server in (ours, theirs):
             with server.connect() as connection:
                 for _ in range(20):  # so that no entry of a round has the unique 1 or 2
                     connection.set(b"warm", b"up")
         self.differences = dict.fromkeys((*DIFFERENCES, *META_DIFFERENCES), 0)
+        self.real = set()  # those that were seen
+        self.quiet_deletes = 0
 
     def met(self):
         return ", ".join(f"{count} {name}" for name, count in self.differences.items() if count) or "none"
+
+    def bound_accidents(self):
+        """Raises `Mismatch` if there were more accidents of a kind than chance brings."""
+        for name, rounds in ROUNDS_PER_ACCIDENT.items():
+            expect_true(
+                self.accidents[name] <= 2 + self.rounds // rounds,
+                f"too many accidents to be accidents: {self.accidents[name]} {name} in {self.rounds} rounds",
+            )
+
+    def require_real_differences(self):
+        """Raises `Mismatch` if a known difference was sent often and never seen: it is none any more."""
+        gone = [name for name, count in self.differences.items() if count >= 20 and name not in self.real]
+        expect_true(self.ours.dialect != "ours" or not gone, f"known differences that do not differ: {gone}")
 
     def round(self, with_differences):
         self.rounds += 1
@@ -250,24 +287,22 @@ class Comparison:
 
     def compare_batch(self, ours, theirs, batch, history):
         requests = [command.request for command in batch]
+        self.quiet_deletes += sum(request[:6] == b"delete" and b" noreply" in request for request in requests)
         for command, our_answer, their_answer in zip(batch, ours.answers(requests), theirs.answers(requests)):
             self.commands += 1
             history.append(command.request)
             if command.difference:
                 self.differences[command.difference] += 1
+                if our_answer != their_answer:
+                    self.real.add(command.difference)
                 if self.ours.dialect == "ours":
                     self.require(command, our_answer, command.ours, "we should", history)
                 if self.theirs.dialect == "old" or command.difference in (*NEWEST_DIFFERS, *META_DIFFERENCES):
                     continue
-            # Neither changes anything, so the states stay the same.
-            if command.request[:3] == b"ma " and our_answer[:2] == b"EX" and their_answer == NOT_NUMERIC:
-                self.differences["order-ma"] += 1
-                continue
-            if is_hit_mark(command.request, our_answer, their_answer, history):
-                self.differences["hit-mark"] += 1
-                continue
-            if is_won_mark(command.request, our_answer, their_answer, history):
-                raise Accident("won mark")
+            if self.ours.dialect == "ours" and is_held_entry(command.request, our_answer, their_answer, history):
+                raise Accident("held entry")
+            if self.ours.dialect == "ours" and is_flush_survivor(command.request, our_answer, their_answer, history):
+                raise Accident("flush survivor")
             if self.ours.dialect == "ours" or self.ours.dialect == self.theirs.dialect:
                 self.require(command, our_answer, their_answer, "memcached did", history)
 
@@ -275,6 +310,7 @@ class Comparison:
         """A command after which 1.6.18 is out of step: sent to us only, as the last of its connection."""
         self.commands += 1
         self.differences[command.difference] += 1
+        self.real.add(command.difference)
         if self.ours.dialect == "ours":
             self.require(command, ours.answers([command.request])[0], command.ours, "we should", [command.request])
 
@@ -298,6 +334,14 @@ class Comparison:
     def compare_counters(self, before):
         with self.ours.connect() as one, self.theirs.connect() as other:
             after = one.stats(), other.stats()
-        for name in COUNTERS:
-            ours, theirs = (int(now.get(name, -1)) - int(then.get(name, 0)) for now, then in zip(after, before))
+        counted = {
+            name: [int(now.get(name, -1)) - int(then.get(name, 0)) for now, then in zip(after, before)]
+            for name in COUNTERS
+        }
+        # A quiet delete does not ask the disk: it may count a hit for what is not there, and no miss then.
+        surplus = counted[b"delete_hits"][0] - counted[b"delete_hits"][1]
+        expect_true(0 <= surplus <= self.quiet_deletes, f"{surplus} delete_hits more, {self.quiet_deletes} unanswered")
+        counted[b"delete_hits"][0] -= surplus
+        counted[b"delete_misses"][0] += surplus
+        for name, (ours, theirs) in counted.items():
             expect(ours, theirs, f"how much stats {name.decode()} counted")

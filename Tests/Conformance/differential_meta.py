@@ -16,33 +16,17 @@ META_DIFFERENCES = {
     "minus-zero": "-0 as a value to count: memcached takes it for 0, we for no number",
     "grown-unique": "ma with E where the number grows: memcached answers E's unique and stores another, we store E's",
     "grown-ttl": "ma with T where the number grows: memcached gives T to the entry that it replaces, we to the new one",
-    "won-mark": "after append, prepend, md x or a longer number memcached forgets W, Z, X and base64, we do not",
     "empty-ttl": "md x without T: in memcached the entry never ends afterwards, here it keeps its end",
-    "zero-unique": "ms with C0: with I memcached answers EX and we store; it appends without comparing, we answer EX",
     "base64-vivify": "mg and ma with N b on a miss: memcached forgets that the key came as base64, we do not",
-    "hit-mark": "h and me's fetch: after N made the entry memcached says 1, after a counted number grew 0",
+    "base64-anew": "after append, prepend, md x or a longer number memcached forgets the same, we do not",
     "order-ma-ttl": "ma with t before T: memcached answers the old time, we the new one",
-    "order-ma": "ma with C on an empty or very long value: memcached says that it is no number before it compares C",
     "base64-foreign": "a base64 key with foreign bytes: memcached decodes it without them, we refuse it",
     "long-opaque-ma": "ma with an opaque over 31 bytes: memcached counts before it answers with the error",
     "me-base64": "me with a base64 key: 1.6.45 does not decode it",
     "order-mg": "mg t N on a miss: memcached answers t-1, for it has not come to N yet; we show the new entry's",
     "ttl-expired": "t beside a T or N that expires the entry at once: memcached's number wraps to 4294967240 or so",
     "short-mn": "mn with a bare LF: 1.6.45 takes it for a line too short to be a command",
-    "digit-flag-ms": "ms with a flag that is no letter: memcached takes the data block for requests",
 }
-MET_BY_CHANCE = (
-    "order-ma",
-    "hit-mark",
-    "order-ma-ttl",
-    "won-mark",
-    "zero-unique",
-    "base64-vivify",
-    "empty-ttl",
-    "grown-ttl",
-    "grown-unique",
-    "minus-zero",
-)  # found in the answers, or kept out by `in_common_order`
 TTLS = (b"0", b"0", b"100", b"1000", b"100000", b"2592000", b"-1", b"2592001")
 EXPIRED = frozenset((b"T-1", b"N-1", b"T2592001", b"N2592001"))
 BAD_NUMBERS = (b"", b"x", b"1x", b"-x", b"18446744073709551616", b"99999999999999999999")
@@ -122,6 +106,16 @@ class MetaGenerator(Generator):
     noise = b"PLFDJIMx"  # letters that mean nothing to mg
     classic_share = 0.25
 
+    def __init__(self, rng, round_number):
+        super().__init__(rng, round_number)
+        self.as_base64 = self.keys[4:6]  # base64-anew: only these are stored so, and they are never made anew
+
+    def store(self):
+        while True:
+            request = super().store()
+            if request.split(b" ")[0] not in (b"append", b"prepend") or request.split()[1] not in self.as_base64:
+                return request
+
     def same(self):
         if self.rng.random() < self.classic_share:
             return super().same()
@@ -133,7 +127,8 @@ class MetaGenerator(Generator):
         return self.line(verb, self.countable(), self.rng.choice(SMALL), self.quiet().strip())
 
     def countable(self):
-        keys = [key for key in self.keys if key not in self.never_counted and key not in self.read]
+        kept_out = (*self.never_counted, *self.as_base64)
+        keys = [key for key in self.keys if key not in kept_out and key not in self.read]
         return self.rng.choice(keys or [self.unused + b"n"])
 
     def data(self, key):
@@ -142,9 +137,11 @@ class MetaGenerator(Generator):
             data = b"x" * len(data)
         return data if len(data) < 19 or not data.strip().isdigit() else b"12345"
 
-    def name(self, key, flags):
+    def name(self, verb, key, flags):
         """The key as it is sent: now and then as base64, with the flag for that."""
-        if self.rng.random() < 0.15 and len(key) < 180:
+        if verb == b"ms" and key not in self.as_base64:
+            return key
+        if self.rng.random() < (0.5 if key in self.as_base64 else 0.15) and len(key) < 180:
             flags.append(b"b")
             return base64.b64encode(key)
         return key
@@ -185,16 +182,16 @@ class MetaGenerator(Generator):
 
     def meta(self, verb, key, chance, length=None):
         flags = self.flags(verb, chance)
-        name = self.name(key, flags)
+        name = self.name(verb, key, flags)
         letters = {flag[:1] for flag in flags}
         if verb in (b"mg", b"ma") and b"b" in letters:  # base64-vivify
             flags = [flag for flag in flags if flag[:1] != b"N"]
-        if verb == b"md" and b"T" not in letters:  # empty-ttl
+        if verb == b"md" and (b"T" not in letters or key in self.as_base64):  # empty-ttl, base64-anew
             flags = [flag for flag in flags if flag != b"x"]
+        if verb == b"ms" and key in self.as_base64:  # base64-anew
+            flags = [flag for flag in flags if flag not in (b"MA", b"MP")]
         if verb == b"ma":  # grown-ttl, grown-unique
             flags = [flag for flag in flags if flag[:1] not in b"TE" or not flag]
-        if verb == b"ms":  # zero-unique
-            flags = [flag for flag in flags if flag != b"C0"]
         flags = [flag.replace(b"{unique}", b"{unique:%s}" % name) for flag in flags]
         size = [] if length is None else [b"%d" % length]
         return b" ".join([verb, name, *size, *flags]) + self.rng.choice((b"\r\n", b"\r\n", b"\n", b" \r\n"))
@@ -229,32 +226,82 @@ class MetaGenerator(Generator):
         return request if len(request) > 3 else b"bogus\r\n"
 
     def differing(self):
-        name = self.rng.choice([name for name in self.differences if name not in MET_BY_CHANCE])
+        name = self.rng.choice(list(self.differences))
         return getattr(self, "differ_" + name.replace("-", "_"))(name)
+
+    def fresh(self):
+        """A key of its own, for a difference that stores something."""
+        self.created += 1
+        return b"%s%d" % (self.unused, self.created)
+
+    def differ_minus_zero(self, name):
+        answer = b"HD\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+        key = self.fresh()
+        return Command(b"ms %s 2\r\n-0\r\nma %s v\r\n" % (key, key), name, answer)
+
+    def differ_grown_unique(self, name):
+        key = self.fresh()
+        request = b"ms %s 1\r\n9\r\nma %s E777\r\nms %s 1 C777\r\n5\r\n" % (key, key, key)
+        return Command(request, name, b"HD\r\nHD\r\nHD\r\n")
+
+    def differ_grown_ttl(self, name):
+        key = self.fresh()
+        return Command(
+            b"ms %s 1\r\n9\r\nma %s T100\r\nmg %s t\r\n" % (key, key, key), name, b"HD\r\nHD\r\nHD t100\r\n"
+        )
+
+    def differ_empty_ttl(self, name):
+        key = self.fresh()
+        return Command(
+            b"ms %s 1 T100 F7\r\n9\r\nmd %s x\r\nmg %s t f s\r\n" % (key, key, key),
+            name,
+            b"HD\r\nHD\r\nHD t100 f0 s0\r\n",
+        )
+
+    def differ_base64_vivify(self, name):
+        key = self.fresh()
+        coded = base64.b64encode(key)
+        verb = self.rng.choice((b"mg %s b N0 u", b"ma %s b N0"))
+        answer = b"%s\r\nHD k%s b%s\r\n" % ((b"HD W", coded, b" Z") if verb[:2] == b"mg" else (b"HD", coded, b""))
+        return Command(verb % coded + b"\r\nmg %s k\r\n" % key, name, answer)
+
+    def differ_base64_anew(self, name):
+        key = self.fresh()
+        coded = base64.b64encode(key)
+        anew = self.rng.choice(
+            (b"append %s 0 0 1\r\n5", b"prepend %s 0 0 1\r\n5", b"md %s x T0", b"ma %s", b"incr %s 1")
+        )
+        answer = {b"a": b"STORED", b"p": b"STORED", b"m": b"HD", b"i": b"10"}[anew[:1]]
+        request = b"ms %s 1 b\r\n9\r\n%s\r\nmg %s k\r\n" % (coded, anew % key, key)
+        return Command(request, name, b"HD\r\n%s\r\nHD k%s b\r\n" % (answer, coded))
+
+    def differ_order_ma_ttl(self, name):
+        key = self.fresh()
+        return Command(
+            b"ms %s 1 T1000\r\n1\r\nma %s t T100\r\n" % (key, key), name, b"HD\r\nHD t100\r\n"
+        )
 
     def differ_base64_foreign(self, name):
         return Command(b"mg Zm9v!!%s b v\r\n" % b"Zm9v", name, b"CLIENT_ERROR error decoding key\r\n")
 
     def differ_long_opaque_ma(self, name):
-        request = b"ma %s O%s\r\n" % (self.unused, b"o" * 40)
-        return Command(request, name, b"CLIENT_ERROR opaque token too long\r\n")
+        key = self.fresh()
+        request = b"ms %s 1\r\n5\r\nma %s O%s\r\nmg %s v\r\n" % (key, key, b"o" * 40, key)
+        return Command(request, name, b"HD\r\nCLIENT_ERROR opaque token too long\r\nVA 1\r\n5\r\n")
 
     def differ_me_base64(self, name):
-        return Command(b"me %s b\r\n" % base64.b64encode(self.unused), name, b"EN\r\n")
+        key = self.fresh()
+        answer = b"HD\r\nME %s exp=-1 la=~ cas=~ fetch=no cls=~ size=~\r\n" % key
+        return Command(b"ms %s 1\r\n5\r\nme %s b\r\n" % (key, base64.b64encode(key)), name, answer)
 
     def differ_order_mg(self, name):
-        """On a key of its own each time: it creates an entry."""
-        self.created += 1
-        return Command(b"mg %s%d t N100\r\n" % (self.unused, self.created), name, b"HD t100 W\r\n")
+        return Command(b"mg %s t N100\r\n" % self.fresh(), name, b"HD t100 W\r\n")
 
     def differ_ttl_expired(self, name):
         return Command(b"ma %s N-1 t\r\n" % self.unused, name, b"HD t0\r\n")
 
     def differ_short_mn(self, name):
         return Command(b"mn\n", name, b"MN\r\n")
-
-    def differ_digit_flag_ms(self, name):
-        return Command(b"ms %s 2 1\r\nhi\r\n" % self.unused, name, b"CLIENT_ERROR invalid flag\r\n")
 
 
 class SharedMetaGenerator(MetaGenerator):
@@ -265,7 +312,7 @@ class SharedMetaGenerator(MetaGenerator):
     noise = b""
     letters = {b"mg": b"stcfkOhluvqTNR", b"ms": b"cfkOqTFM", b"md": b"kOq", b"ma": b"tckOvTNJDM"}
 
-    def name(self, key, flags):
+    def name(self, verb, key, flags):
         return key
 
     def same(self):

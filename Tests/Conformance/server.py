@@ -75,6 +75,8 @@ class Server:
         self.home = tempfile.mkdtemp(prefix="conformance-")
         self.log_path = os.path.join(self.home, "log")
         self.environment = dict(os.environ)
+        self.fixed_port = None  # a port to come back to
+        self.launcher = []  # what goes before the command line, such as prlimit
 
     def arguments(self, port):
         raise NotImplementedError
@@ -93,11 +95,11 @@ class Server:
         """Starts the process without waiting for it; `address` is set."""
         if self.is_running():
             raise StartFailed(f"{self.name} is running already")
-        port = free_port()
+        port = self.fixed_port or free_port()
         self.address = ("127.0.0.1", port)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                self.arguments(port),
+                self.launcher + self.arguments(port),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

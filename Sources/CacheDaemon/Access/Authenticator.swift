@@ -4,8 +4,8 @@
 //                                        \--> refusal, held back by FailureLedger --> the same, later
 //
 // An event loop never waits for a hash. While `heldMax` refusals of one address are held back, further attempts from
-// there wait unchecked, so that connections in parallel guess no faster. Shared by all workers; thread-safe. Nothing
-// here logs or shows a password.
+// there wait unchecked, so that connections in parallel guess no faster, and only so many, so that they take no places.
+// Shared by all workers; thread-safe. Nothing here logs or shows a password.
 
 import Glibc
 import Primitives
@@ -14,6 +14,8 @@ import Primitives
 enum LoginVerdict: Sendable {
     case granted(AccessGrant)
     case refused
+    /// Refused unchecked, because too many others of its address wait: the connection is to be closed.
+    case turnedAway
 }
 
 /// Who is told a verdict.
@@ -38,6 +40,10 @@ struct LoginAttempt: Sendable {
 final class Authenticator: Sendable {
     /// Refusals of one address that are held back at a time.
     static let heldMax = 4
+    /// Attempts of such an address that wait unchecked; further ones are refused at once.
+    static let waitingMax = 16
+    /// Refusals that are held back in all; further ones are not.
+    static let heldTotalMax = 4096
 
     private struct Held {
         let attempt: LoginAttempt
@@ -54,6 +60,17 @@ final class Authenticator: Sendable {
         var isStopping = false
 
         func heldCount(of network: String) -> Int { held.count { $0.attempt.network == network } }
+
+        /// Holds a refusal back, and takes out the attempts that are too many then, the newest ones.
+        mutating func hold(_ refusal: Held) -> [LoginAttempt] {
+            held.append(refusal)
+            let network = refusal.attempt.network
+            guard heldCount(of: network) >= Authenticator.heldMax else { return [] }
+            let surplus = attempts.indices.filter { attempts[$0].network == network }
+                .dropFirst(Authenticator.waitingMax)
+            defer { for index in surplus.reversed() { attempts.remove(at: index) } }
+            return surplus.map { attempts[$0] }
+        }
     }
 
     /// What the thread does next.
@@ -109,8 +126,31 @@ final class Authenticator: Sendable {
         }
     }
 
-    /// Asks for a verdict on an attempt.
-    func submit(_ attempt: LoginAttempt) { state.update { $0.attempts.append(attempt) } }
+    /// Asks for a verdict on an attempt; false if it is refused unchecked, because its address has too many others.
+    func submit(_ attempt: LoginAttempt) -> Bool {
+        state.update { state in
+            let network = attempt.network
+            if state.heldCount(of: network) >= Self.heldMax,
+                state.attempts.count(where: { $0.network == network }) >= Self.waitingMax
+            {
+                return false
+            }
+            state.attempts.append(attempt)
+            return true
+        }
+    }
+
+    /// Forgets an attempt that is not checked yet: its connection is gone, and must not leave memory behind.
+    ///
+    /// A refusal that is held back stays, or reconnecting would be a way round the delay.
+    func withdraw(connection: UInt32, from receiver: any LoginReceiver) {
+        state.withLock { state in
+            state.attempts.removeAll { $0.connection == connection && $0.receiver === receiver }
+        }
+    }
+
+    /// Attempts that are not checked yet, and refusals that are held back.
+    var waiting: (attempts: Int, refusals: Int) { state.withLock { ($0.attempts.count, $0.held.count) } }
 
     // MARK: The thread
 
@@ -131,7 +171,11 @@ final class Authenticator: Sendable {
                 guard let grant else {
                     let now = clock.now()
                     let due = now.advanced(byMilliseconds: ledger.fail(attempt.network, now: now))
-                    state.withLock { $0.held.append(Held(attempt: attempt, due: due)) }
+                    let surplus = state.withLock { state in
+                        let isCrowded = state.held.count >= Self.heldTotalMax
+                        return state.hold(Held(attempt: attempt, due: isCrowded ? now : due))
+                    }
+                    for one in surplus { one.receiver.deliver(.turnedAway, connection: one.connection) }
                     continue
                 }
                 attempt.receiver.deliver(.granted(grant), connection: attempt.connection)

@@ -62,7 +62,7 @@ extension Session {
     ) {
         guard let touch = wish.touch else { return settle(slot, number, answer, wish, turn) }
         let outcome = turn.cache.touch(
-            wish.key.span, deadline: touch, cas: answer.cas, now: turn.now, flight: flight)
+            wish.key.span, deadline: touch, version: answer.version, now: turn.now, flight: flight)
         switch outcome {
         case .touched: settle(slot, number, answer, wish, turn)
         case .exists:

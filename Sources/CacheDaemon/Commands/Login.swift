@@ -51,12 +51,15 @@ extension Session {
             reply(.error(.badAuthenticationToken), &turn)
             return .done(bytes + 2)
         }
+        let attempt = LoginAttempt(
+            name: token.name, password: token.password,
+            network: FailureLedger.network(of: PeerAddress(turn.descriptor).host), connection: id,
+            receiver: turn.completions)
+        guard authenticator.submit(attempt) else {
+            phase = .verdict(.turnedAway)
+            return .done(bytes + 2)
+        }
         phase = .verifying
-        authenticator.submit(
-            LoginAttempt(
-                name: token.name, password: token.password,
-                network: FailureLedger.network(of: PeerAddress(turn.descriptor).host), connection: id,
-                receiver: turn.completions))
         return Step(consumed: bytes + 2, stall: .engine)
     }
 
@@ -87,12 +90,18 @@ extension Session {
             return .done(0)
         }
         turn.counters.add(.loginFailures)
-        loginFailures += 1
+        if case .turnedAway = verdict { loginFailures = Self.loginFailuresMax } else { loginFailures += 1 }
         phase = .login
         reply(.error(.authenticationFailure), &turn)
         let peer = PeerAddress(turn.descriptor)
         turn.service.log.write(.warning, "authentication failed", ["client": peer.host])
         return Step(consumed: 0, stall: loginFailures >= Self.loginFailuresMax ? .closing : nil)
+    }
+
+    /// Forgets the attempt of a connection that dies.
+    func withdrawLogin(_ turn: borrowing Turn) {
+        guard case .verifying = phase else { return }
+        turn.service.authenticator?.withdraw(connection: id, from: turn.completions)
     }
 
     // MARK: Rights

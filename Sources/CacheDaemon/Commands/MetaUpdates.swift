@@ -15,6 +15,7 @@ extension Session {
         _ request: MetaRequest, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
+        guard mayReceive(request.valueBytes, turn) else { return .stalled(.engine) }
         // SAFETY: keys and tokens are parts of the input, which stays in place during the call.
         let opaque = unsafe input[request.opaque]
         let meta = unsafe request.withKey(in: input) { unsafe KeptMetaRequest(request, key: $0, opaque: opaque) }
@@ -40,7 +41,9 @@ extension Session {
     }
 
     /// Answers an `ms`.
-    mutating func answer(_ outcome: StoreOutcome, _ meta: KeptMetaRequest, isQuiet: Bool, _ turn: inout Turn) {
+    mutating func answer(
+        _ outcome: StoreOutcome, _ meta: KeptMetaRequest, storedBytes: Int, isQuiet: Bool, _ turn: inout Turn
+    ) {
         noteStore(StoreStatus(outcome), turn)
         var attributes = MetaAttributes()
         attributes.unique = 0
@@ -51,7 +54,7 @@ extension Session {
             if isQuiet { return }
             if turn.waitsForCommit { openCommit() }
             attributes.unique = cas
-            attributes.valueBytes = storedBytes(meta, cas, turn)
+            attributes.valueBytes = storedBytes
             status = .done
         case .notStored: status = .notStored
         case .exists: status = .exists
@@ -66,19 +69,6 @@ extension Session {
                 unsafe replyMeta(status, meta.request, key: key, opaque: opaque, attributes, &turn)
             }
         }
-    }
-
-    /// The size of the value after `ms`; append and prepend have to look.
-    private func storedBytes(_ meta: KeptMetaRequest, _ cas: UInt64, _ turn: borrowing Turn) -> Int {
-        let isJoined = meta.request.storeMode == .append || meta.request.storeMode == .prepend
-        var bytes = meta.request.valueBytes
-        guard isJoined, meta.request.flags.contains(.returnSize) else { return bytes }
-        let key = meta.key
-        _ = turn.cache.edit(key.span, now: turn.now) { edit in
-            edit.isRead = false
-            if edit.cas == cas { bytes = edit.valueBytes }
-        }
-        return bytes
     }
 
     /// Appends the line of a meta reply to a change.
@@ -107,8 +97,10 @@ extension Session {
             }
             if case .unresolved(let obstacle) = outcome { return unsafe overcome(obstacle, key: key, turn) }
             settle(turn)
-            if !request.flags.contains(.invalidate) {
-                turn.counters.add(status == .done ? .deleteHits : .deleteMisses)
+            if status != .done {
+                turn.counters.add(.deleteMisses)
+            } else if !request.flags.contains(.invalidate) {
+                turn.counters.add(.deleteHits)
             }
             if let valueBytes { unsafe noteDeletion(key, command: "md", valueBytes: valueBytes, turn) }
             if status == .done {
@@ -181,10 +173,17 @@ extension Session {
 }
 
 extension MetaRequest {
+    /// Whether an `ms` compares as `cas` does, and is counted with it: set and replace.
+    var comparesLikeCAS: Bool {
+        compareUnique != nil && storeMode != .add && storeMode != .append && storeMode != .prepend
+    }
+
     /// What `ms` asks for beside its mode.
     fileprivate func storeTerms(_ turn: borrowing Turn) -> StoreTerms {
         var terms = StoreTerms()
-        terms.compare = storeMode == .add ? nil : compareUnique
+        // As in memcached: add never compares, and append and prepend do not compare with 0.
+        let compares = storeMode != .add && (comparesLikeCAS || compareUnique != 0)
+        terms.compare = compares ? compareUnique : nil
         terms.marksStaleIfOlder = flags.contains(.invalidate)
         terms.explicitCAS = newUnique
         terms.vivify = vivifyExpiration.map { turn.deadline($0) }
@@ -216,10 +215,9 @@ extension MetaRequest {
             edit.action = .delete
             return .done
         }
-        if marksStale {
-            edit.isStale = true
-            edit.isWon = false
-        }
+        // An entry without its value is stored anew, and marked afterwards.
+        edit.isStale = marksStale
+        edit.isWon = false
         if removesValue { edit.action = .empty }
         edit.cas = newUnique ?? (marksStale ? freshCAS : edit.cas)
         if let deadline { edit.deadline = deadline }

@@ -22,6 +22,7 @@ extension Session {
         _ header: StoreHeader, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
+        guard mayReceive(header.valueBytes, turn) else { return .stalled(.engine) }
         // SAFETY: the span does not outlive this call, and the input stays in place during it.
         let key = unsafe Span<UInt8>(_unsafeBytes: input[header.key])
         if header.valueBytes >= BigEntries.valueBytesMin { unsafe turn.noteBig(input[header.key], header.valueBytes) }
@@ -34,6 +35,13 @@ extension Session {
         }
         let target = StoreTarget(mode: WriteMode(header.mode), isQuiet: header.isQuiet, meta: nil)
         return unsafe take(draft, target, lineBytes: lineBytes, valueBytes: header.valueBytes, input, &turn)
+    }
+
+    /// Whether a data block may be received now; if not, the engine will tell when to try again.
+    @inline(__always)
+    func mayReceive(_ valueBytes: Int, _ turn: borrowing Turn) -> Bool {
+        if valueBytes < Cache.smallBodyBytes { return true }
+        return turn.cache.mayReceive(valueBytes: valueBytes, waiter: waiter(Self.requestNumber, turn))
     }
 
     /// Fills a draft with what `input` holds behind the line; stores it if that is all.
@@ -130,15 +138,17 @@ extension Session {
             return .engine
         }
         phase = .command
-        answer(outcome, target, &turn)
+        answer(outcome, target, storedBytes: draft.storedBytes, &turn)
         return nil
     }
 
     @inline(__always)
-    private mutating func answer(_ outcome: StoreOutcome, _ target: StoreTarget, _ turn: inout Turn) {
+    private mutating func answer(
+        _ outcome: StoreOutcome, _ target: StoreTarget, storedBytes: Int, _ turn: inout Turn
+    ) {
         if let meta = target.meta {
-            if meta.request.compareUnique != nil { countComparison(outcome, turn) }
-            return answer(outcome, meta, isQuiet: target.isQuiet, &turn)
+            if meta.request.comparesLikeCAS { countComparison(outcome, turn) }
+            return answer(outcome, meta, storedBytes: storedBytes, isQuiet: target.isQuiet, &turn)
         }
         if case .compare = target.mode { countComparison(outcome, turn) }
         noteStore(StoreStatus(outcome), turn)

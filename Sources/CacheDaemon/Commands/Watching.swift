@@ -76,12 +76,13 @@ extension Session {
         _ request: Request, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
         // A request that had to wait for the engine is executed again: it is told once.
-        if !isRepeated {
+        if unfinishedRequest &+ 1 != requestCount {
             if turn.isSampled { unsafe sample(request, input, turn) }
             unsafe observe(request, lineBytes: lineBytes, input, turn)
         }
         let step = unsafe execute(request, lineBytes: lineBytes, input, &turn)
-        isRepeated = step.consumed == 0 && step.stall != nil && step.stall != .closing
+        let isUnfinished = step.consumed == 0 && step.stall != nil && step.stall != .closing
+        unfinishedRequest = isUnfinished ? requestCount : .max
         return step
     }
 

@@ -10,8 +10,8 @@ import TLS
 
 /// What a worker is told.
 enum Message: Sendable {
-    /// Serve this descriptor, and own it; `tls` encrypts it.
-    case connection(fd: Int32, tls: TLSContext?)
+    /// Serve this descriptor, and own it; `tls` encrypts it, and `id` names it among all connections.
+    case connection(fd: Int32, id: UInt32, tls: TLSContext?)
     /// The engine has an answer.
     case completion(Completion)
     /// Lines wait for a connection that watches.

@@ -29,6 +29,7 @@ struct WorkerThread: Sendable {
             } catch {
                 // Without its loop this thread cannot serve: better to stop than to leave its connections hanging.
                 service.log.write(.error, "worker failed", ["number": "\(number)", "reason": "\(error)"])
+                service.workerFailed()
                 service.control.requestStop()
                 service.control.requestStop()
             }
@@ -56,7 +57,6 @@ final class Worker {
     let counters: Counters
     private let mailbox: Mailbox
     private var connections: [UInt32: Connection] = [:]
-    private var lastID: UInt32 = 0
     /// Connections with work left over from this turn.
     private var ready: [Connection] = []
     private var spareReady: [Connection] = []
@@ -122,9 +122,8 @@ final class Worker {
         counters.add(.connectionsClosed)
     }
 
-    private func open(_ fd: Int32, _ context: TLSContext?) {
-        lastID &+= 1
-        if isDraining || connections[lastID] != nil { return refuse(fd) }
+    private func open(_ fd: Int32, _ id: UInt32, _ context: TLSContext?) {
+        if isDraining || connections[id] != nil { return refuse(fd) }
         var tls: TLSSession?
         if let context {
             tls = TLSSession(context, fd: fd)
@@ -134,12 +133,12 @@ final class Worker {
             }
         }
         do throws(EventLoopError) {
-            let connection = try Connection(id: lastID, fd: fd, tls: tls, worker: self)
-            connections[lastID] = connection
+            let connection = try Connection(id: id, fd: fd, tls: tls, worker: self)
+            connections[id] = connection
             if connections.count == 1 { try sweep?.set(afterMilliseconds: Self.sweepMilliseconds) }
         } catch {
             service.log.write(.warning, "connection refused", ["reason": "\(error)"])
-            connections[lastID] = nil
+            connections[id] = nil
             refuse(fd)
         }
     }
@@ -168,7 +167,7 @@ final class Worker {
         messages = mailbox.take(replacedBy: messages)
         for message in messages {
             switch message {
-            case .connection(let fd, let tls): open(fd, tls)
+            case .connection(let fd, let id, let tls): open(fd, id, tls)
             case .completion(let completion): deliver(completion)
             case .linesReady(let connection): connections[connection]?.linesReady()
             case .ping: service.pongs.add(1, ordering: .relaxed)

@@ -77,6 +77,10 @@ extension OptionSpec {
             .toggle(\.allowsWatching, flagMeans: false), "Refuse `watch`.",
             inFile: "Whether clients may watch what others do with `watch`."),
         .option(
+            "core_files", flag: "core-files", short: "r", .network, .toggle(\.writesCoreFiles, flagMeans: true),
+            "Let a crash leave a core file.", "It holds what clients have stored, and passwords.",
+            inFile: "Whether a crash may leave a core file."),
+        .option(
             "user", flag: "user", short: "u", .network,
             .optionalText(\.user, valueName: "NAME", range: "a user name", bytesMax: 255), absence: "no change",
             sample: "cache-daemon", "User to become when started as root."),

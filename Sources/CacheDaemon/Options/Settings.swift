@@ -50,6 +50,8 @@ struct Settings: Equatable, Sendable {
     var allowsWatching = true
     /// memcached's options that were given and mean nothing here, for the log.
     var optionsWithoutEffect: [String] = []
+    /// Whether a crash may leave a core file, with everything that clients stored in it.
+    var writesCoreFiles = false
     /// The user to become when started as root.
     var user: String?
 

@@ -133,6 +133,12 @@ struct SettingsDraft: Sendable {
         }
     }
 
+    /// The directory is named outside the settings: none of the defaults is needed.
+    mutating func directoryIsNamed() {
+        if origins["disk.dir"] == nil { settings.disk.directory = "/" }
+        if origins["disk.dir"] == nil { origins["disk.dir"] = .flag("--dir") }
+    }
+
     private mutating func resolveDirectory(_ environment: [String: String]) {
         guard settings.disk.isEnabled, origins["disk.dir"] == nil else { return }
         if let directory = Self.defaultDirectory(environment) {
@@ -164,6 +170,8 @@ struct SettingsDraft: Sendable {
         return unsafe String(cString: real)
     }
 
+    /// Refuses to serve strangers unprotected, unless told so.
+    ///
     /// The last rule: what is wrong otherwise may be the reason that nothing protects an address.
     private mutating func resolveExposure() {
         guard problems.isEmpty else { return }

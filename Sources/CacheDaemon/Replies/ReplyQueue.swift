@@ -42,10 +42,10 @@ final class Slot {
         }
 
         /// Which version of the entry was found.
-        var cas: UInt64? {
+        var version: EntryVersion? {
             switch self {
-            case .entry(let entry): entry.cas
-            case .stream(let stream, _): stream.cas
+            case .entry(let entry): entry.version
+            case .stream(let stream, _): stream.version
             case .pending, .nothing: nil
             }
         }

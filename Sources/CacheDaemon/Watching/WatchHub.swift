@@ -152,6 +152,16 @@ final class WatchHub: Sendable {
 }
 
 extension WatchHub {
+    /// Tells that the disk tier's state has changed.
+    func publishDiskState(_ state: String, reason: String, _ clock: any TimeSource) {
+        publish(.systemEvents, at: clock.wall()) { line in
+            line.append("type=disk state=\(state) reason=")
+            // SAFETY: the text's bytes are lent for the call.
+            var reason = reason
+            reason.withUTF8 { unsafe line.append(uriEncoded: UnsafeRawBufferPointer($0)) }
+        }
+    }
+
     /// Tells about an entry that left memory to make room.
     func publishEviction(_ event: CacheEvent, _ clock: any TimeSource) {
         let now = clock.now()

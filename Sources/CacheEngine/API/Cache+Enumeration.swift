@@ -100,7 +100,7 @@ extension Cache {
 
     private func info(_ entry: ScannedEntry, _ disk: DiskTier) -> EntryInfo? {
         let now = clock.now()
-        let deadline = memory.instant(entry.metadata.deadline)
+        let deadline = memory.deadline(of: entry.metadata)
         guard entry.metadata.generation > disk.flushGeneration, deadline > now else { return nil }
         return EntryInfo(
             key: entry.key, entry.metadata, extendedBytes: 0, deadline: deadline, now: now, wall: memory.wall(now),

@@ -109,7 +109,7 @@ extension Cache {
 
     private func journalled(_ record: JournalRecord, _ key: UnsafeRawBufferPointer, _ now: Instant) -> EntryInfo? {
         let header = record.header
-        let deadline = memory.instant(WallTime(milliseconds: header.deadline))
+        let deadline = memory.deadline(of: EntryMetadata(header))
         guard unsafe record.key.elementsEqual(key), deadline > now else { return nil }
         return EntryInfo(
             key: unsafe Array(key), EntryMetadata(header), extendedBytes: Int(header.extendedBytes),
@@ -122,9 +122,10 @@ extension Cache {
         if let touched {
             row.metadata.deadline = WallTime(milliseconds: touched.deadline)
             row.metadata.cas = touched.cas
+            row.metadata.marks = EntryMarks(rawValue: touched.marks)
         }
         let now = clock.now()
-        let deadline = memory.instant(row.metadata.deadline)
+        let deadline = memory.deadline(of: row.metadata)
         guard deadline > now else { return nil }
         return EntryInfo(
             key: key, row.metadata, extendedBytes: row.extendedBytes, deadline: deadline, now: now,

@@ -35,6 +35,8 @@ final class DiskIndex {
     private var committed: IndexState
     private var isInTransaction = false
     private var failedCommit = false
+    /// A count of all rows under way, because the totals are in doubt.
+    var counting: Recounting?
     var lastPageCount = 0
     var lastFreePages = 0
     /// Bytes written to log and database that `takeWrittenBytes` has not told yet, and the log's size when last seen.
@@ -101,6 +103,8 @@ final class DiskIndex {
     /// Gives up the transaction.
     func rollback() {
         state = committed
+        // It may have counted what is undone.
+        if counting != nil { counting = Recounting() }
         isInTransaction = false
         guard let open, open.connection.isInTransaction else { return }
         do throws(SQLiteError) {
@@ -110,6 +114,9 @@ final class DiskIndex {
             failedCommit = true
         }
     }
+
+    /// Whether the connection is open and in a known state.
+    var isUsable: Bool { open != nil && !failedCommit }
 
     /// The open connection, or an error that says why there is none.
     func ready(_ operation: String) throws(DiskError) -> DiskIndexStatements {

@@ -65,7 +65,7 @@ enum DiskIndexSchema {
         key, hash
         """
     static let candidateColumns = "id, hash, generation, accessed, valueBytes, fileBytes"
-    static let replacedColumns = "generation, valueBytes, fileBytes"
+    static let replacedColumns = "generation, valueBytes, fileBytes, id"
 }
 
 /// The meta row: one, written by each transaction that changes anything.

@@ -96,15 +96,15 @@ extension DiskIndex {
     ) throws(DiskError) -> Bool {
         let open = try writing("touch")
         do throws(SQLiteError) {
-            guard let (rowID, sum) = try touched(&open.find, hash, key, ifGeneration, deadline, marks, cas) else {
-                return false
-            }
+            var change = EntryChange(deadline: deadline, marks: marks, cas: cas, accessed: accessed)
+            guard let (rowID, sum) = try touched(&open.find, hash, key, ifGeneration, &change) else { return false }
             open.touch.bind(rowID, at: 1)
             open.touch.bind(bits: cas, at: 2)
             open.touch.bind(Int64(marks.rawValue), at: 3)
             open.touch.bind(deadline == .never ? nil : deadline.milliseconds, at: 4)
             open.touch.bind(accessed.seconds, at: 5)
             open.touch.bind(bits: sum, at: 6)
+            open.touch.bind(change.written.milliseconds, at: 7)
             try open.touch.run()
             return true
         } catch {
@@ -128,8 +128,8 @@ extension DiskIndex {
 
     /// The row to touch and its new sum; nil if there is none that is ours and intact.
     private func touched(
-        _ find: inout Statement, _ hash: UInt64, _ key: Span<UInt8>, _ ifGeneration: UInt64?, _ deadline: WallTime,
-        _ marks: EntryMarks, _ cas: UInt64
+        _ find: inout Statement, _ hash: UInt64, _ key: Span<UInt8>, _ ifGeneration: UInt64?,
+        _ change: inout EntryChange
     ) throws(SQLiteError) -> (rowID: Int64, sum: UInt64)? {
         find.bind(bits: hash, at: 1)
         defer { find.reset() }
@@ -139,9 +139,12 @@ extension DiskIndex {
         return find.withBlob(at: 12) { extended in
             guard columns.isIntact(key: key, extended: extended) else { return nil }
             var metadata = columns.metadata
-            metadata.deadline = deadline
-            metadata.marks = marks
-            metadata.cas = cas
+            metadata.deadline = change.deadline
+            metadata.marks = change.marks
+            metadata.cas = change.cas
+            // A clock that was set back since must not count against the new deadline.
+            change.written = min(metadata.written, change.accessed)
+            metadata.written = change.written
             let seed = EntrySum.seed(key: key, generation: metadata.generation)
             let sum = EntrySum.row(hash: hash, metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
             return (columns.rowID, sum)
@@ -182,8 +185,10 @@ extension DiskIndex {
         }
         let replaced = Replaced(generation: statement.bits(at: 0), fileBytes: Int(statement.integer(at: 2)))
         let valueBytes = Int(statement.integer(at: 1))
+        let rowID = statement.integer(at: 3)
         try statement.run()
         count(valueBytes, fileBytes: replaced.fileBytes, sign: -1)
+        counting?.forget(rowID, valueBytes: valueBytes, fileBytes: replaced.fileBytes)
         return replaced
     }
 
@@ -191,4 +196,14 @@ extension DiskIndex {
     private func count(_ valueBytes: Int, fileBytes: Int, sign: Int) {
         state.totals.add(valueBytes: valueBytes, fileBytes: fileBytes, sign: sign)
     }
+}
+
+/// What a touch changes in a row.
+private struct EntryChange {
+    let deadline: WallTime
+    let marks: EntryMarks
+    let cas: UInt64
+    let accessed: WallTime
+    /// When the value was stored; no later than the touch.
+    var written = WallTime.never
 }

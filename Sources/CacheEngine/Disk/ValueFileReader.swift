@@ -59,6 +59,9 @@ struct ValueFileReader: ~Copyable {
     func load(into destination: UnsafeMutableRawBufferPointer) throws(ValueFileError) {
         invariant(destination.count == valueBytes, "\(destination.count) bytes of room for \(valueBytes)")
         try unsafe read(at: 0, into: destination)
+        #if DEBUG
+            if SeededBug.isActive(.fileSumUnchecked) { return }
+        #endif
         let sum = unsafe xxh3(UnsafeRawBufferPointer(destination), seed: seed)
         guard sum == valueSum else { throw .damaged("the value's sum is wrong") }
     }

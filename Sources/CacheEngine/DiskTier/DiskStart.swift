@@ -61,20 +61,28 @@ final class DiskStart: Sendable {
         } catch {
             throw .unusableDirectory(directory: path, reason: "\(error)")
         }
-        generations = Generations(epoch: confinedDirectory.value.epoch)
+        #if DEBUG
+            let isRepeated = SeededBug.isActive(.epochRepeated)
+            generations = Generations(epoch: isRepeated ? 1 : confinedDirectory.value.epoch)
+        #else
+            generations = Generations(epoch: confinedDirectory.value.epoch)
+        #endif
         flushGeneration = index.value.flushGeneration
         flushAt = index.value.flushAt
     }
 
     /// Why the store cannot be believed, as its journal is; nil if it can.
     private static func doubt(_ journal: JournalFile, _ verdict: StartVerdict, _ index: DiskIndex) -> String? {
+        #if DEBUG
+            if SeededBug.isActive(.barIgnored) { return nil }
+        #endif
         if journal.isBarred { return "stopped while writes could not reach the disk" }
         // After a clean stop the index has everything.
         guard journal.isLost, verdict == .resumed(afterCrash: true), index.totals.entries > 0 else { return nil }
         return "the journal is lost, and with it what had not reached the index"
     }
 
-    private static func report(_ verdict: StartVerdict) -> String {
+    static func report(_ verdict: StartVerdict) -> String {
         switch verdict {
         case .fresh: "new store"
         case .resumed(afterCrash: false): "resumed after a clean stop"
@@ -139,17 +147,21 @@ final class DiskStart: Sendable {
         return .unusableDirectory(directory: path, reason: "\(error)")
     }
 
-    /// This boot of the machine: /proc/sys/kernel/random/boot_id, see random(4).
-    static let bootID: String = {
+    /// This boot of the machine; empty where it cannot be told, which equals no other: then no crash is told from a
+    /// power loss.
+    static let bootID = bootID(at: "/proc/sys/kernel/random/boot_id")
+
+    /// The boot id in the file at `path`, see random(4); empty if it cannot be read.
+    static func bootID(at path: String) -> String {
         // SAFETY: open(2) and read(2) use the path and the local array during the call, no further than its size.
-        let file = unsafe open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
-        guard file >= 0 else { return "unknown" }
+        let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return "" }
         defer { close(file) }
         var bytes = [UInt8](repeating: 0, count: 64)
         let count = unsafe read(file, &bytes, bytes.count)
-        guard count > 0 else { return "unknown" }
+        guard count > 0 else { return "" }
         return String(decoding: bytes[..<count].filter { $0 > 32 }, as: UTF8.self)
-    }()
+    }
 
     static var bootHash: UInt64 {
         var text = bootID

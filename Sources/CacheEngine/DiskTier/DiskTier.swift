@@ -87,6 +87,9 @@ final class DiskTier: Sendable {
     /// Guards the readers' job queue; `jobsReady` counts its jobs.
     private let jobs = Guarded(JobQueue(), rank: .diskQueue)
     private let jobsReady = Semaphore()
+    /// One for each job that may be under way, on reader threads and on those of callers.
+    let permits: Primitives.Semaphore
+    let callerReads = CallerReads()
     /// Guards which store is in use.
     ///
     /// Rank leaf: read by readers holding nothing else.
@@ -127,6 +130,7 @@ final class DiskTier: Sendable {
         self.memory = memory
         unsafe confinedDirectory = start.confinedDirectory
         generations = start.generations
+        permits = Primitives.Semaphore(permits: UInt32(max(1, options.readers)))
         policy = AdmissionPolicy(options, shards: memory.shards.count)
         limits = Guarded(DiskLimits(options), rank: .leaf)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
@@ -178,7 +182,12 @@ final class DiskTier: Sendable {
 
     func setFlushGeneration(_ generation: UInt64) { flushed.store(generation, ordering: .releasing) }
 
-    var waitsForCommit: Bool { options.durability == .always }
+    var waitsForCommit: Bool {
+        #if DEBUG
+            if SeededBug.isActive(.commitNotAwaited) { return false }
+        #endif
+        return options.durability == .always
+    }
     var syncsFiles: Bool { options.durability == .always }
     /// Values up to this size go into the index.
     var inlineBytesMax: Int { inlineMax.load(ordering: .relaxed) }
@@ -200,6 +209,11 @@ final class DiskTier: Sendable {
         }
         if isAccepted { jobsReady.signal() }
         return isAccepted
+    }
+
+    /// Does a job on the calling thread, which may wait, if a permit is free; else the reader threads do it.
+    func performHere(_ job: DiskJob) {
+        if !callerReads.perform(job, self) { enqueue(job) }
     }
 
     /// Jobs that wait for a thread.
@@ -245,14 +259,23 @@ final class DiskTier: Sendable {
     ///
     /// Called again and again while the tier is degraded: who saw it serve may have come to wait after that.
     func releaseWaiters() {
-        let (barriers, room) = inbox.withLock { inbox in
-            let taken = (inbox.barriers, inbox.roomWaiters)
-            inbox.barriers = []
+        failBarriers()
+        let room = inbox.withLock { inbox in
+            let taken = inbox.roomWaiters
             inbox.roomWaiters = []
             return taken
         }
-        for barrier in barriers { barrier.waiter.complete(.failed) }
         for waiter in room { waiter.complete(.retry) }
+    }
+
+    /// Tells all who wait for a commit that there is none: what they wrote may become durable later, or not.
+    func failBarriers() {
+        let barriers = inbox.withLock { inbox in
+            let taken = inbox.barriers
+            inbox.barriers = []
+            return taken
+        }
+        for barrier in barriers { barrier.waiter.complete(.failed) }
     }
 
     func removeFile(_ generation: UInt64) { inbox.update { $0.doomedFiles.append(generation) } }
@@ -304,6 +327,10 @@ final class DiskTier: Sendable {
         jobs.withLock { $0.isStopping = true }
         for _ in threads.dropFirst() { jobsReady.signal() }
         for reader in threads.dropFirst() { reader.join() }
+        // Reads on callers' threads must be over before the directory is another's.
+        callerReads.stop()
+        for _ in 0..<max(1, options.readers) { permits.wait() }
+        callerReads.closeIdle()
         inbox.update { $0.isStopping = true }
         writer.join()
         directory.release()
@@ -383,7 +410,7 @@ final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
         case quarantines, orphansRemoved
-        case readBytes, writtenBytes, evictedBytes, deviceBytes
+        case readBytes, writtenBytes, evictedBytes, deviceBytes, recencyWrites
     }
 
     private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)

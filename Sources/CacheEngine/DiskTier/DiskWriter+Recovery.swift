@@ -29,6 +29,12 @@ extension DiskWriter {
         for shard in memory.shards {
             shard.withLock { $0.pending.forEach { if $1.kind == .barred { barred.append($0) } } }
         }
+        #if DEBUG
+            if SeededBug.isActive(.barredRowsKept) {
+                for hash in barred { memory.shard(hash).withLock { $0.pending.remove(hash, upTo: .max) } }
+                barred = []
+            }
+        #endif
         do throws(DiskError) {
             try index.begin()
             var files: [UInt64] = []
@@ -54,12 +60,27 @@ extension DiskWriter {
         }
     }
 
+    /// Whether the index can be worked with; one that could not be opened again after a failure is tried anew.
+    func indexIsReady() -> Bool {
+        guard let index else { return false }
+        if index.isUsable { return true }
+        guard let error = reopenIndex() else { return true }
+        note(error)
+        return false
+    }
+
     func handle(_ error: DiskError) {
+        let reopening = reopenIndex()
+        note(reopening.map { $0.kind == .corrupt ? $0 : error } ?? error)
+    }
+
+    /// Counts a failure, after which the index is open, or closed and to be opened again, and decides what follows.
+    private func note(_ error: DiskError) {
         disk.counters.add(to: .writeErrors)
         disk.report.withLock { $0.lastError = "\(error)" }
         failures += 1
-        reopenIndex()
         let now = memory.clock.now()
+        failingSince = min(failingSince, now)
         switch error.kind {
         case .full:
             changeState(.full, "\(error)")
@@ -73,16 +94,17 @@ extension DiskWriter {
     }
 
     /// After a failure the outcome of the last transaction is unknown: only a new connection tells.
-    private func reopenIndex() {
-        guard let old = index else { return }
+    ///
+    /// Returns why there is none. The old one stays then, closed: a full disk can refuse even the opening.
+    private func reopenIndex() -> DiskError? {
+        guard let old = index else { return nil }
         filters.drop()
         old.close()
         do throws(DiskError) {
             index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
+            return nil
         } catch {
-            // Kept, closed: every use of it fails, which is counted, and ends in `degrade`.
-            disk.report.withLock { $0.lastError = "\(error)" }
-            if error.kind == .corrupt { degrade("\(error)") }
+            return error
         }
     }
 
@@ -101,6 +123,7 @@ extension DiskWriter {
                 shard.flights.removeAll()
             }
         }
+        disk.callerReads.closeIdle()
         disk.releaseWaiters()
         retryAt = memory.clock.now()
     }
@@ -135,6 +158,7 @@ extension DiskWriter {
             disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)
             disk.counters.add(to: .quarantines)
             failures = 0
+            failingSince = .never
             retryAt = now
             hasSuccessor = false
             cleanup.restart()

@@ -22,6 +22,8 @@ final class DiskWriter {
     let cleanup: DiskCleanup
     let filters: FilterKeeper
     var failures = 0
+    /// Since when commits have failed; stands still until one succeeds.
+    var failingSince = Instant.never
     /// When, on the boot clock, a failed commit may be tried again.
     var retryAt = Instant(milliseconds: 0)
     private var nextTrim = Instant(milliseconds: 0)
@@ -32,8 +34,9 @@ final class DiskWriter {
 
     /// How long a batch may gather before it is committed, in ms: longer batches cost less per write.
     private static let gatherMilliseconds: Int64 = 5
-    /// How long a client waits for room in the journal before its write goes on without the disk, in ms.
-    private static let roomPatience: Int64 = 2000
+    /// How long a client waits for room in the journal before its write goes on without the disk, and for a commit that
+    /// fails before it is told so, in ms.
+    private static let patience: Int64 = 2000
 
     init(_ disk: DiskTier) {
         self.disk = disk
@@ -66,7 +69,8 @@ final class DiskWriter {
             return take()
         }
         if !isBusy && !disk.journal.declareIdle() { return take() }
-        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore || filters.hasMore)
+        let isCounting = index?.isRecounting ?? false
+        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore || filters.hasMore || isCounting)
         let timeout = hasChores ? 1 : (isBusy ? 100 : min(trimInterval, 1000))
         _ = disk.inbox.wait(milliseconds: timeout) { inbox in
             inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
@@ -96,7 +100,7 @@ final class DiskWriter {
             disk.releaseWaiters()
             return recoverIfDue()
         }
-        if memory.clock.now() >= retryAt { drain(inbox) }
+        if memory.clock.now() >= retryAt, indexIsReady() { drain(inbox) }
         settleWaiters()
     }
 
@@ -109,6 +113,7 @@ final class DiskWriter {
                 return handle(error)
             }
             failures = 0
+            failingSince = .never
             if disk.state == .full { changeState(.ok, "space") }
             settleWaiters()
             trimmer.step(self)
@@ -121,6 +126,15 @@ final class DiskWriter {
         var replaced: [UInt64] = batch.supersededFiles
         var changes = RowChanges()
         var writtenBytes = 0
+        #if DEBUG
+            if SeededBug.isActive(.tailBeforeCommit) || SeededBug.isActive(.forgottenBeforeCommit) {
+                if SeededBug.isActive(.tailBeforeCommit) {
+                    disk.journal.advance(to: batch.end, sequence: batch.sequence)
+                }
+                forgetPending(batch)
+                SeededBug.wait()
+            }
+        #endif
         do throws(DiskError) {
             try index.begin()
             #if DEBUG
@@ -176,6 +190,9 @@ final class DiskWriter {
             old = try index.delete(hash: header.hash, key: key)
             changes.delete(header.hash, old)
         case .touch:
+            #if DEBUG
+                if SeededBug.isActive(.touchNotCommitted) { return nil }
+            #endif
             _ = try index.touch(
                 hash: header.hash, key: key, deadline: metadata.deadline, marks: metadata.marks, cas: metadata.cas,
                 accessed: metadata.written)
@@ -187,6 +204,9 @@ final class DiskWriter {
     }
 
     private func applyFlush(_ flush: JournalBatch.Flush, to index: DiskIndex) {
+        #if DEBUG
+            if SeededBug.isActive(.flushNotCommitted) { return }
+        #endif
         index.setFlush(generation: max(flush.generation, index.flushGeneration), at: flush.at)
         trimmer.beginFlushSweep()
     }
@@ -198,6 +218,12 @@ final class DiskWriter {
         } catch {
             disk.counters.add(to: .writeErrors)
         }
+        forgetPending(batch)
+        disk.journal.advance(to: batch.end, sequence: batch.sequence)
+    }
+
+    /// Lookups need not ask the journal for the batch's writes any more.
+    private func forgetPending(_ batch: JournalBatch) {
         for hash in batch.hashes {
             memory.shard(hash).withLock { shard in
                 // A lookup under way may have read the row before the touch, and would not find the touch any more.
@@ -205,7 +231,6 @@ final class DiskWriter {
                 shard.pending.remove(hash, upTo: batch.sequence)
             }
         }
-        disk.journal.advance(to: batch.end, sequence: batch.sequence)
     }
 
     /// Completes barriers whose writes are durable, and lets those go on who waited for room.
@@ -223,10 +248,11 @@ final class DiskWriter {
         }
         for waiter in ready { waiter.complete(.retry) }
         for waiter in goes { waiter.complete(.retry) }
+        if now >= failingSince.advanced(byMilliseconds: Self.patience) { disk.failBarriers() }
         if !waits {
             roomMissingSince = nil
         } else if let since = roomMissingSince {
-            if now >= since.advanced(byMilliseconds: Self.roomPatience) { closeJournal() }
+            if now >= since.advanced(byMilliseconds: Self.patience) { closeJournal() }
         } else {
             roomMissingSince = now
         }
@@ -241,7 +267,7 @@ final class DiskWriter {
     }
 
     private func removeDamaged(_ rows: [(hash: UInt64, generation: UInt64)]) {
-        guard let index, !rows.isEmpty else { return }
+        guard let index, index.isUsable, !rows.isEmpty else { return }
         do throws(DiskError) {
             var files: [UInt64] = []
             var changes = RowChanges()
@@ -252,6 +278,8 @@ final class DiskWriter {
                 if let old, old.fileBytes > 0 { files.append(old.generation) }
             }
             try index.commit()
+            // What a damaged row held was in the totals; what it holds is not to be trusted.
+            index.beginRecount()
             filters.apply(changes)
             removeFiles(files)
         } catch {
@@ -262,8 +290,13 @@ final class DiskWriter {
 
     private func housekeep() {
         let now = memory.clock.now()
-        guard let index else { return }
-        do throws(DiskError) { try filters.step(index) } catch { handle(error) }
+        guard let index, index.isUsable else { return }
+        do throws(DiskError) {
+            try filters.step(index)
+            try index.recountStep(limit: DiskTrimmer.walkRows)
+        } catch {
+            return handle(error)
+        }
         cleanup.step(self)
         guard now >= nextTrim || trimmer.hasMore else { return }
         if now >= nextTrim { checkDirectory() }

@@ -24,18 +24,13 @@ final class DraftFile: Sendable {
     let generation: UInt64
     let hash: UInt64
     let key: [UInt8]
-    /// For append and prepend: the CAS id of the entry whose value the file's value was made from.
-    let baseCAS: UInt64?
     let state: Guarded<State>
     private let disk: DiskTier
 
-    init(
-        generation: UInt64, hash: UInt64, key: [UInt8], block: EntryBlock?, baseCAS: UInt64? = nil, disk: DiskTier
-    ) {
+    init(generation: UInt64, hash: UInt64, key: [UInt8], block: EntryBlock?, disk: DiskTier) {
         self.generation = generation
         self.hash = hash
         self.key = key
-        self.baseCAS = baseCAS
         self.disk = disk
         state = Guarded(State(block: block), rank: .leaf)
     }

@@ -54,6 +54,9 @@ struct JournalBatch {
             flush = Flush(generation: max(header.generation, flush?.generation ?? 0), at: at == .never ? nil : at)
             return
         }
+        #if DEBUG
+            if SeededBug.isActive(.oldestRecordWins), newest[header.hash] != nil { return }
+        #endif
         if let old = newest.updateValue(position, forKey: header.hash) {
             supersede(journal.record(at: old), by: header.generation)
         }

@@ -1,7 +1,8 @@
 // Faults that debug builds commit on purpose, to prove that the crash checker would see them. Release builds have none.
 //
 // Chosen with the environment variable CACHE_DAEMON_SEEDED_BUG; the log names the chosen one at start. Each is a
-// mistake that a persistent cache is likely to make, with its window held open long enough for a kill to hit it.
+// mistake that a persistent cache is likely to make, with its window held open long enough for a kill to hit it. Where
+// a bug is committed, the code asks `isActive`. Tests/Torture/mutants.py says which checker has to find which bug.
 
 #if DEBUG
     import Glibc
@@ -14,6 +15,46 @@
         case unlinkBeforeCommit = "unlink_before_commit"
         /// A new value is written over the file of the present one.
         case inPlaceOverwrite = "in_place_overwrite"
+        /// A delete hides the entry and is written down nowhere.
+        case deletionNotJournalled = "deletion_not_journalled"
+        /// A flush hides everything and is written down nowhere.
+        case flushNotJournalled = "flush_not_journalled"
+        /// A touch changes memory alone.
+        case touchNotJournalled = "touch_not_journalled"
+        /// The journal forgets its records before their rows are committed.
+        case tailBeforeCommit = "tail_before_commit"
+        /// Lookups believe the row while a newer write of its key is not committed.
+        case forgottenBeforeCommit = "forgotten_before_commit"
+        /// Of several records of one key the oldest reaches the index.
+        case oldestRecordWins = "oldest_record_wins"
+        /// A batch leaves the flush mark of the index as it is.
+        case flushNotCommitted = "flush_not_committed"
+        /// A touch does not reach the index.
+        case touchNotCommitted = "touch_not_committed"
+        /// A lookup lands though its key was written meanwhile.
+        case promotionUnchecked = "promotion_unchecked"
+        /// A row is believed whatever its sum is.
+        case rowSumUnchecked = "row_sum_unchecked"
+        /// A value file is believed whatever its sum is.
+        case fileSumUnchecked = "file_sum_unchecked"
+        /// A record of the journal is believed whatever its sum is.
+        case recordSumUnchecked = "record_sum_unchecked"
+        /// An index that is older than the anchor is believed.
+        case anchorIgnored = "anchor_ignored"
+        /// A store is believed though it was barred.
+        case barIgnored = "bar_ignored"
+        /// Rows of keys that were written without the journal stay.
+        case barredRowsKept = "barred_rows_kept"
+        /// A start goes on with the epoch of the one before.
+        case epochRepeated = "epoch_repeated"
+        /// With durability `process`, a store is believed after an unclean reboot.
+        case rebootIgnored = "reboot_ignored"
+        /// With durability `always`, nobody waits for the commit.
+        case commitNotAwaited = "commit_not_awaited"
+        /// The sweep of orphans takes files of the present epoch, too.
+        case sweepTakesNewFiles = "sweep_takes_new_files"
+        /// A deadline from the disk is believed though the clock was set back since.
+        case clockTrusted = "clock_trusted"
 
         private static let windowMilliseconds: Int32 = 5
 
@@ -23,6 +64,12 @@
             guard let name = unsafe getenv("CACHE_DAEMON_SEEDED_BUG") else { return nil }
             return unsafe SeededBug(rawValue: String(cString: name))
         }()
+
+        /// Whether this process commits `bug`.
+        static func isActive(_ bug: SeededBug) -> Bool { active == bug }
+
+        /// Holds a window open.
+        static func wait() { _ = poll(nil, 0, windowMilliseconds) }
 
         /// Does to the present value's file what must not be done while the new one is not committed.
         static func spoilPresent(of draft: DraftFile, _ index: IndexReader?, _ files: ValueFiles) {
@@ -40,7 +87,7 @@
             } catch {
                 return
             }
-            _ = poll(nil, 0, windowMilliseconds)
+            wait()
         }
 
         private static func overwrite(_ present: EntryMetadata, _ files: ValueFiles) throws(StoreError) {

@@ -13,6 +13,8 @@ public final class ValueStream: Sendable {
     public let flags: UInt32
     /// The CAS id of this value.
     public let cas: UInt64
+    /// The version of the entry that this is the value of.
+    public let version: EntryVersion
     /// Bytes of the whole value.
     public let valueBytes: Int
     /// When the entry expires.
@@ -35,6 +37,7 @@ public final class ValueStream: Sendable {
     ) {
         flags = metadata.flags
         cas = metadata.cas
+        version = EntryVersion(fileGeneration: metadata.generation)
         valueBytes = metadata.valueBytes
         self.deadline = deadline
         self.extended = extended

@@ -95,6 +95,7 @@ final class Journal: Sendable {
             state.sequence += 1
             header.sequence = state.sequence
             unsafe write(header, key, extended, value, at: ring + Int(position % UInt64(capacity)))
+            unsafe JournalFile.noteNewest(mapping, sequence: header.sequence)
             state.head = position + UInt64(recordBytes)
             let wakes = state.writerIsIdle
             state.writerIsIdle = false

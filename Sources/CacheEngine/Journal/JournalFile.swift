@@ -1,12 +1,13 @@
 // The journal's file: making it, mapping it, and finding its tail and head again at start.
 //
-// Header page (4096 bytes): magic, version, capacity, seed, boot id hash, barred flag; then two mark slots. A mark says
-// which position and sequence are in the index; the two slots are written in turn, each with a checksum, so one of them
-// is always whole. Used by one thread, before the journal is shared.
+// Header page (4096 bytes): magic, version, capacity, seed, boot id hash, barred flag, sequence of the newest record;
+// then two mark slots. A mark says which position and sequence are in the index; the two slots are written in turn,
+// each with a checksum, so one of them is always whole. Used by one thread, before the journal is shared.
 
 import Glibc
 import Hashing
 import Primitives
+import Synchronization
 
 /// An opened journal file with what recovery found in it.
 @safe
@@ -22,6 +23,7 @@ struct JournalFile {
         static let seed = 24
         static let boot = 32
         static let barred = 40
+        static let newest = 48
         static let marks = [64, 128]
     }
 
@@ -37,6 +39,9 @@ struct JournalFile {
         }
 
         func isWhole(seed: UInt64) -> Bool { sum == Self.sum(position, sequence, seed) }
+
+        /// Whether the numbers can be ours: a right sum alone does not keep them from overflowing what follows.
+        var isPlausible: Bool { position % 8 == 0 && position < 1 << 62 && sequence < 1 << 62 }
 
         private static func sum(_ position: UInt64, _ sequence: UInt64, _ seed: UInt64) -> UInt64 {
             let pair = (position, sequence)
@@ -90,6 +95,42 @@ struct JournalFile {
         file.isLost = isLost
         file.isBarred = isBarred
         return file
+    }
+
+    /// What a look at a journal found.
+    struct Inspection: Sendable, Equatable {
+        var isBarred = false
+        /// It should be replayed and cannot be read.
+        var isLost = false
+        /// Changes that the index does not have.
+        var records = 0
+        /// Value files that those refer to.
+        var files: Set<UInt64> = []
+    }
+
+    /// Looks at the journal in `descriptor` (owned; closed here) without changing it.
+    static func inspect(
+        descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
+    ) throws(Failure) -> Inspection {
+        defer { close(descriptor) }
+        var found = Inspection()
+        switch try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
+        case .lost: found.isLost = true
+        case .ofAnotherBoot(let isBarred): found.isBarred = isBarred
+        case .whole(let file):
+            found.isBarred = file.isBarred
+            let journal = Journal(file) {}
+            var position = file.tail
+            while position < file.head {
+                position = journal.normalized(position)
+                if position >= file.head { break }
+                let header = journal.record(at: position).header
+                found.records += 1
+                if header.kind == JournalHeader.Kind.fileEntry.rawValue { found.files.insert(header.generation) }
+                position += UInt64(header.recordBytes)
+            }
+        }
+        return found
     }
 
     private init(capacity: Int, seed: UInt64, mapping: UnsafeMutableRawPointer) {
@@ -159,14 +200,15 @@ struct JournalFile {
 
     /// Walks the records from the newest whole mark on.
     ///
-    /// False if no mark is whole, or if records are missing between the index and the journal.
+    /// False if no mark is whole, if records are missing between the index and the journal, or if the walk ends before
+    /// the newest record that was completed: then the end is damage, and not the record that a kill left half written.
     private mutating func recover(indexSequence: UInt64) -> Bool {
         let marks = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
         guard let mark = marks.filter({ $0.isWhole(seed: seed) }).max(by: { $0.sequence < $1.sequence }) else {
             return false
         }
         // A commit may have been killed between the index and the mark: such records are skipped, not repeated.
-        guard mark.sequence <= indexSequence else { return false }
+        guard mark.sequence <= indexSequence, mark.isPlausible else { return false }
         tail = mark.position
         head = mark.position
         sequence = mark.sequence
@@ -175,7 +217,8 @@ struct JournalFile {
             sequence += 1
             if sequence <= indexSequence { tail = head }
         }
-        return sequence >= indexSequence
+        let newest = unsafe mapping.load(fromByteOffset: Offset.newest, as: UInt64.self)
+        return sequence >= max(indexSequence, newest)
     }
 
     /// Checks the record at `position`; returns the position behind it, nil at the journal's end.
@@ -197,6 +240,9 @@ struct JournalFile {
             JournalHeader.Kind(rawValue: header.kind) != nil
         else { return nil }
         let bytesOfPayload = unsafe UnsafeRawBufferPointer(start: ring + place + JournalHeader.bytes, count: payload)
+        #if DEBUG
+            if SeededBug.isActive(.recordSumUnchecked) { return position + UInt64(bytes) }
+        #endif
         guard unsafe header.computedSum(payload: bytesOfPayload, seed: seed) == header.sum else { return nil }
         return position + UInt64(bytes)
     }
@@ -204,10 +250,20 @@ struct JournalFile {
     /// Writes the slot that holds the older mark: a kill half way through leaves the newer one whole.
     static func mark(_ mapping: UnsafeMutableRawPointer, position: UInt64, sequence: UInt64, seed: UInt64) {
         let present = Offset.marks.map { unsafe mapping.load(fromByteOffset: $0, as: Mark.self) }
-        let ages = present.map { $0.isWhole(seed: seed) ? $0.sequence + 1 : 0 }
+        let ages = present.map { $0.isWhole(seed: seed) ? $0.sequence &+ 1 : 0 }
         let slot = ages[0] <= ages[1] ? 0 : 1
         let mark = Mark(position: position, sequence: sequence, seed: seed)
         unsafe mapping.storeBytes(of: mark, toByteOffset: Offset.marks[slot], as: Mark.self)
+    }
+
+    /// Notes that the record of `sequence` is complete.
+    ///
+    /// One plain store after those of the record; a kill between them leaves a whole record that is not noted.
+    @inline(__always)
+    static func noteNewest(_ mapping: UnsafeMutableRawPointer, sequence: UInt64) {
+        // Keeps the compiler from moving the store before those of the record.
+        atomicMemoryFence(ordering: .releasing)
+        unsafe mapping.storeBytes(of: sequence, toByteOffset: Offset.newest, as: UInt64.self)
     }
 
     /// Sets or clears the barred flag.

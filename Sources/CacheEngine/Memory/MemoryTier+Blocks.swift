@@ -8,13 +8,32 @@ extension MemoryTier {
         block.cas = metadata.cas
         block.flags = metadata.flags
         block.marks = metadata.marks.persistent.union(.onDisk)
-        block.deadline = instant(metadata.deadline)
-        block.written = instant(metadata.written).bootSeconds
+        block.deadline = deadline(of: metadata)
+        // No later than now: what is written down again must not look as if the clock had been set back.
+        block.written = min(instant(metadata.written), clock.now()).bootSeconds
         block.accessed = instant(metadata.accessed).bootSeconds
         // The row's read mark is its access time: see `Shard.noteAccess`.
         if metadata.accessed.seconds > metadata.written.seconds { block.marks.formUnion([.fetched, .readMarkOnDisk]) }
         block.knownAccess = RecencyRule.minutes(block.accessed)
     }
+
+    /// The deadline of an entry on disk, on this boot's clock.
+    ///
+    /// If the civil clock was set back since the entry was written or read, its time is taken to stand where it was
+    /// then: no entry lives longer than it was given.
+    func deadline(of metadata: EntryMetadata) -> Instant {
+        #if DEBUG
+            if SeededBug.isActive(.clockTrusted) { return instant(metadata.deadline) }
+        #endif
+        guard metadata.deadline != .never else { return .never }
+        let lastSeen = max(metadata.written.milliseconds, metadata.accessed.milliseconds)
+        let (ahead, overflow) = lastSeen.subtractingReportingOverflow(wall(clock.now()).milliseconds)
+        guard ahead > Self.accessSlack, !overflow else { return instant(metadata.deadline) }
+        return instant(metadata.deadline).advanced(byMilliseconds: -ahead)
+    }
+
+    /// Access times on disk are whole seconds, and up to one second later than the access, in ms.
+    private static let accessSlack: Int64 = 2000
 
     /// A block that stands for a value in a file.
     func makeStub(_ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: [UInt8]) -> EntryBlock? {
@@ -87,9 +106,12 @@ extension MemoryTier {
         return block
     }
 
+    /// The whole hash of a block's key.
+    func hash(_ block: EntryBlock) -> UInt64 { unsafe hash(block.key) }
+
     /// Puts what the block knows about its entry into a journal header.
     func describe(_ block: EntryBlock, in header: inout JournalHeader) {
-        header.hash = block.hash
+        header.hash = hash(block)
         header.cas = block.cas
         header.flags = block.flags
         header.marks = block.marks.persistent.rawValue
@@ -106,7 +128,7 @@ extension EntryBlock {
         // SAFETY: the caller owns this block, holds its shard's lock or has it pinned; the bytes are copied.
         let fresh = unsafe EntryBlock.make(
             key: Span(_unsafeBytes: key), extended: Span(_unsafeBytes: extended), storedValueBytes: valueBytes,
-            hash: hash)
+            hash: UInt64(hash))
         guard let fresh else { return nil }
         fresh.flags = flags
         fresh.deadline = deadline
@@ -154,6 +176,11 @@ extension EntryBlock {
         written = stub.written
     }
 
+    /// The entry is stored anew: nobody has read it, it is not stale, and nobody has been asked to renew it.
+    ///
+    /// Its key stays what it was: one that came as base64 may hold bytes that would break a reply.
+    func forgetHistory() { marks.formIntersection([.stub, .binaryKey]) }
+
     /// The entry is written now.
     func stamp(_ now: Instant) {
         written = now.bootSeconds
@@ -181,9 +208,9 @@ extension Shard {
 
     /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
     private func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
-        guard let write = pending.find(block.hash), write.kind == .touch else { return }
+        guard let write = pending.find(hash(block)), write.kind == .touch else { return }
         let header = disk.journal.record(at: write.position).header
-        block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
+        block.deadline = disk.memory.deadline(of: EntryMetadata(header))
         block.cas = header.cas
         block.marks = EntryMarks(rawValue: header.marks).union(block.marks.intersection([.stub, .onDisk]))
     }

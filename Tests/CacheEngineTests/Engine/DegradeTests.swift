@@ -329,6 +329,30 @@ private final class Answers: CompletionQueue {
         #expect(try connection.integer("SELECT count(*) FROM entry") == 19)
     }
 
+    /// For as long as the disk is full, nobody waits longer than for the patience of the first.
+    @Test func `with a full disk, who waits for a commit is told in time`() throws {
+        let faulty = try FaultyFixture { $0.disk?.durability = .always }
+        faulty.fail(.full)
+        let isDone = Answer(false)
+        let clock = faulty.base.clock
+        let ticker = OSThread(name: "ticker") {
+            while !isDone.value {
+                clock.advance(milliseconds: 20)
+                usleep(1000)
+            }
+        }
+        for number in 0..<3 {
+            #expect(throws: StorageError.notDurable) { try faulty.cache.set([1], forKey: "k\(number)") }
+        }
+        #expect(faulty.cache.value(forKey: "k1") == [1])
+        faulty.fail(nil)
+        faulty.wait(for: .ok)
+        try faulty.cache.set([2], forKey: "k1")
+        isDone.value = true
+        ticker.join()
+        #expect(faulty.cache.statistics().disk?.quarantines == 0)
+    }
+
     @Test func `a barrier that cannot be kept says so`() throws {
         let faulty = try FaultyFixture { $0.disk?.durability = .always }
         faulty.fail(.corrupt)

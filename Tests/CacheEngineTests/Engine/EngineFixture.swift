@@ -119,6 +119,23 @@ extension Cache {
         }
     }
 
+    /// Waits until the readers have done every job that was given to them.
+    ///
+    /// A value file that is dropped is the last of such a job. Not while a test holds a reader.
+    func settleReaders() {
+        guard let disk else { return }
+        let arrived = Primitives.Semaphore()
+        let release = Primitives.Semaphore()
+        // One job for each reader, which all of them hold at once.
+        let job: @Sendable (DiskReader) -> Void = { _ in
+            arrived.signal()
+            release.wait()
+        }
+        let jobs = (0..<disk.options.readers).filter { _ in disk.enqueue(.run(job)) }.count
+        for _ in 0..<jobs { arrived.wait() }
+        for _ in 0..<jobs { release.signal() }
+    }
+
     /// Keys in memory from the least to the most recently used, of one shard.
     func keysOldestFirst(shard: Int = 0) -> [String] {
         memory.shards[shard].withLock { shard in
@@ -151,7 +168,7 @@ extension Cache {
                 shard.forEachOldestFirst { block in
                     entries += 1
                     bytes += block.accountedBytes
-                    if shard.table.find(block.hash, block.key) == block { found += 1 }
+                    if shard.table.find(shard.hash(block), block.key) == block { found += 1 }
                     return true
                 }
                 #expect(entries == shard.entries, comment, sourceLocation: sourceLocation)

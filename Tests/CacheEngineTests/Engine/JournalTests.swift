@@ -1,6 +1,7 @@
 // The journal: a ring that is found again after a kill at any byte.
 
 import Glibc
+import Hashing
 import Primitives
 import TestSupport
 import Testing
@@ -26,6 +27,20 @@ private final class JournalBench {
             descriptor: descriptor, capacity: capacity, seed: Self.seed, boot: boot, replays: replays,
             indexSequence: indexSequence)
         return Journal(file) {}
+    }
+
+    /// Where the header notes the newest record.
+    static let newest = 48
+
+    /// Whether a start would find that records are missing; leaves the file as it is.
+    func isLost() throws -> Bool {
+        let before = try bytes()
+        let file = try JournalFile.open(
+            descriptor: Glibc.open(path, O_RDWR), capacity: Self.capacity, seed: Self.seed, boot: Self.boot,
+            replays: true, indexSequence: 0)
+        munmap(file.mapping, JournalFile.headerBytes + file.capacity)
+        try write(before)
+        return file.isLost
     }
 
     func bytes() throws -> [UInt8] { try scratch.read("journal") }
@@ -139,6 +154,8 @@ extension Journal {
     }
 
     /// What a kill in the middle of an append leaves: the bytes of the last record up to any point.
+    ///
+    /// It is not noted as complete then; one that is noted and not whole is damage.
     @Test func `a record torn at any byte ends the journal before it`() throws {
         let bench = try JournalBench()
         let whole: [UInt8]
@@ -157,6 +174,9 @@ extension Journal {
             // Zero bytes at the end may be what was there anyway.
             if bytes == whole { continue }
             try bench.write(bytes)
+            #expect(try bench.isLost(), "noted, and torn at byte \(torn - last)")
+            bytes[JournalBench.newest] = 3
+            try bench.write(bytes)
             let journal = try bench.open()
             #expect(journal.contents().count == 3, "torn at byte \(torn - last)")
             #expect(journal.extent.sequence == 3)
@@ -165,7 +185,7 @@ extension Journal {
         #expect(try bench.open().contents().count == 4)
     }
 
-    @Test func `a flipped bit in any byte of a record ends the journal before it`() throws {
+    @Test func `a flipped bit in any byte of a completed record is damage`() throws {
         let bench = try JournalBench()
         let whole: [UInt8]
         do {
@@ -175,12 +195,16 @@ extension Journal {
         }
         let record = (88 + 4 + 20 + 7) & ~7
         // Padding after the payload is not covered by the sum, and not read.
-        for offset in record..<(record + 88 + 4 + 20) {
-            var bytes = whole
-            bytes[JournalFile.headerBytes + offset] ^= 0x10
-            try bench.write(bytes)
-            #expect(try bench.open().contents().map(\.key) == ["key0"], "byte \(offset - record)")
+        for last in [1, 2] {
+            for offset in record * last..<(record * last + 88 + 4 + 20) {
+                var bytes = whole
+                bytes[JournalFile.headerBytes + offset] ^= 0x10
+                try bench.write(bytes)
+                #expect(try bench.isLost(), "byte \(offset)")
+            }
         }
+        try bench.write(whole)
+        #expect(try !bench.isLost())
     }
 
     @Test func `records of an earlier lap are not taken for new ones`() throws {
@@ -234,6 +258,24 @@ extension Journal {
         #expect(journal.append("k", value: [])?.sequence == 3)
     }
 
+    /// Numbers that no journal reaches, with a right sum: they must not overflow, nor lead out of the ring.
+    @Test(
+        arguments: [(.max - 7, 3), (1 << 63, 3), (8188, 3), (8189, 3), (0, .max), (16, 1 << 62)] as [(UInt64, UInt64)])
+    func `a mark that cannot be ours is not believed`(position: UInt64, sequence: UInt64) throws {
+        let bench = try JournalBench()
+        do { _ = try bench.open().append("k", value: [1]) }
+        var bytes = try bench.bytes()
+        for offset in [64, 128] {
+            let pair = (position, sequence)
+            bytes.put(position, at: offset)
+            bytes.put(sequence, at: offset + 8)
+            bytes.put(withUnsafeBytes(of: pair) { xxh3($0, seed: JournalBench.seed) }, at: offset + 16)
+        }
+        try bench.write(bytes)
+        let journal = try bench.open(indexSequence: .max - 1)
+        #expect(journal.contents().isEmpty)
+    }
+
     @Test func `a commit that was not marked is skipped`() throws {
         let bench = try JournalBench()
         do {
@@ -267,20 +309,26 @@ extension Journal {
 
     @Test func `the barred flag lasts`() throws {
         let bench = try JournalBench()
-        func reopened() throws -> Bool {
+        func reopened(boot: UInt64 = JournalBench.boot) throws -> Bool {
             let descriptor = Glibc.open(bench.path, O_RDWR)
             let file = try JournalFile.open(
                 descriptor: descriptor, capacity: JournalBench.capacity, seed: JournalBench.seed,
-                boot: JournalBench.boot, replays: true, indexSequence: 0)
+                boot: boot, replays: true, indexSequence: 0)
             munmap(file.mapping, JournalFile.headerBytes + file.capacity)
             return file.isBarred
         }
         let journal = try bench.open()
         #expect(try !reopened())
-        journal.setBarred(true)
+        #expect(journal.setBarred(true, syncs: true))
+        #expect(try reopened())
+        let barred = try bench.bytes()
+        // After a reboot the records are not believed; that some are missing still is.
+        #expect(try reopened(boot: JournalBench.boot + 1))
+        try bench.write(barred)
         #expect(try reopened())
         journal.setBarred(false)
         #expect(try !reopened())
+        #expect(try !reopened(boot: JournalBench.boot + 1))
     }
 
     @Test func `a new capacity waits until the old journal is drained`() throws {

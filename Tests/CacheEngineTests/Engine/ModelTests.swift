@@ -333,6 +333,7 @@ private struct ModelRun {
     func recount() throws {
         cache.checkMemoryCounters("seed \(seed), operation \(step)")
         guard cache.disk != nil else { return }
+        cache.settleReaders()
         cache.settle()
         try cache.checkDiskCounters("seed \(seed), operation \(step)")
         try demand(cache.disk?.state == .ok, "disk: \(String(describing: cache.statistics().disk?.lastError))")

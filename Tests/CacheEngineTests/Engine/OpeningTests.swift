@@ -100,6 +100,52 @@ import Testing
         #expect(fixture.cache.entry(forKey: "k")?.timeToLive == .seconds(100))
     }
 
+    /// Set back while the cache was closed: the disk's deadlines and times of writing are ahead of the clock then.
+    @Test(arguments: [3600, 86_400 * 3650]) func `a clock that was set back gives no entry more time`(
+        seconds: Int64
+    ) throws {
+        let fixture = try EngineFixture()
+        let large = [UInt8](repeating: 1, count: 50_000)
+        try fixture.cache.set([1], forKey: "row", timeToLive: .seconds(100))
+        try fixture.cache.set(large, forKey: "file", timeToLive: .seconds(100))
+        try fixture.cache.set([1], forKey: "touched", timeToLive: .seconds(100))
+        try fixture.cache.set([1], forKey: "for ever")
+        fixture.settle()
+        fixture.holdWriter()
+        #expect(fixture.cache.touch("touched", timeToLive: .seconds(50)))
+        try fixture.cache.set([1], forKey: "journalled", timeToLive: .seconds(100))
+        let journal = try fixture.reopenedCopy("with its journal")
+        journal.close()
+        try fixture.scratch.copy("cache", to: "copy")
+        fixture.clock.jump(civilMilliseconds: -1000 * seconds)
+        var options = fixture.options
+        options.disk?.directory = fixture.scratch.path("copy")
+        let cache = try Cache.open(options, clock: fixture.clock)
+        for key in ["row", "file", "journalled"] {
+            #expect(cache.info(forKey: key)?.timeToLive == .seconds(100), "\(key)")
+            #expect(cache.entry(forKey: key)?.timeToLive == .seconds(100), "\(key)")
+        }
+        #expect(cache.entry(forKey: "touched")?.timeToLive == .seconds(50))
+        #expect(cache.entry(forKey: "for ever")?.timeToLive == nil)
+        // What is touched under the new clock has its new time, then and later.
+        #expect(cache.touch("row", timeToLive: .seconds(70)))
+        cache.settle()
+        cache.close()
+        let again = try Cache.open(options, clock: fixture.clock)
+        #expect(again.entry(forKey: "row")?.timeToLive == .seconds(70))
+        again.close()
+    }
+
+    @Test func `a boot id that cannot be read equals no other`() throws {
+        let scratch = try TempDirectory()
+        #expect(DiskStart.bootID(at: scratch.path("absent")) == "")
+        try scratch.write([], to: "empty")
+        #expect(DiskStart.bootID(at: scratch.path("empty")) == "")
+        try scratch.write(Array("7d2f\n".utf8), to: "id")
+        #expect(DiskStart.bootID(at: scratch.path("id")) == "7d2f")
+        #expect(!DiskStart.bootID.isEmpty)
+    }
+
     @Test func `options that make no sense are refused`() {
         let changes: [(inout CacheOptions) -> Void] = [
             { $0.memory.shards = 3 }, { $0.memory.shards = 0 }, { $0.memory.bytesMax = 0 },
