@@ -14,7 +14,8 @@ BUILT = .build/release
 
 export SWIFT
 
-.PHONY: run build test bench torture fuzz asan tsan memcheck soak hostile lint format install deb clean help
+.PHONY: run build test bench bench-engine bench-plot torture fuzz churn asan tsan memcheck soak hostile lint format
+.PHONY: install deb clean help
 .DEFAULT_GOAL := help
 
 run: ## build, installing missing packages, and serve; options in ARGS, as in make run ARGS="--memory 1GiB"
@@ -33,6 +34,16 @@ test: ## run every test, installing what they need; ends with their count
 bench: build ## measure against memcached on this machine; options in ARGS, as in make bench ARGS=--short
 	Scripts/install-dependencies test
 	Benchmarks/bench $(ARGS)
+
+bench-engine: ## measure the engine inside a process, next to a locked dictionary and NSCache
+	Scripts/install-dependencies build
+	$(SWIFT) build $(RELEASE) --product engine-bench
+	for rows in rows growth; do $(BUILT)/engine-bench $$rows || exit 1; done
+
+bench-plot: ## plot what a get costs with ten thousand to ten million entries into docs/scaling.svg
+	Scripts/install-dependencies build
+	$(SWIFT) build $(RELEASE) --product engine-bench
+	$(BUILT)/engine-bench scaling --json | Benchmarks/plot docs/scaling.svg
 
 fuzz: ## feed arbitrary bytes to all decoders, each for SECONDS, as in make fuzz SECONDS=300
 	Scripts/install-dependencies build
@@ -57,6 +68,9 @@ soak: build ## half an hour of load, hostile clients and accidents
 hostile: build ## slow, silent and too many clients, with full numbers
 	Scripts/install-dependencies test
 	CACHE_DAEMON=$(CURDIR)/$(BUILT)/cache-daemon Tests/Conformance/run hostile --long
+
+churn: build ## twenty minutes of values that come and go: the directory stays within disk.limit
+	CACHE_DAEMON=$(CURDIR)/$(BUILT)/cache-daemon Tests/Conformance/run churn --long --limit 3000
 
 torture: ## inject every fault of docs/RELIABILITY.md: an hour, as root; options in ARGS, as in ARGS=--short
 	Scripts/install-dependencies torture
@@ -87,4 +101,4 @@ clean: ## delete everything that was built
 	rm -rf .build
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

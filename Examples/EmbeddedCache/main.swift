@@ -16,6 +16,15 @@ func say(_ line: String) {
 /// The text of a value.
 func text(_ value: [UInt8]?) -> String { value.map { String(decoding: $0, as: UTF8.self) } ?? "nothing" }
 
+if let bench = Bench(Array(CommandLine.arguments.dropFirst())) {
+    do {
+        try bench.run()
+        exit(0)
+    } catch {
+        say("\(error)")
+        exit(1)
+    }
+}
 guard CommandLine.arguments.count == 2 else {
     say("usage: EmbeddedCache DIRECTORY")
     exit(64)

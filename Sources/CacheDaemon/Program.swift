@@ -14,6 +14,9 @@ enum Program {
         case .refuse(let lines):
             report(lines)
             exit(Launch.refusalStatus)
+        case .maintain(let task, let settings):
+            ProcessSetup.prepare()
+            exit(task.run(settings))
         case .serve(let settings):
             exit(serve(settings, arguments))
         }
@@ -58,7 +61,7 @@ enum Program {
     private static func readAgain(_ arguments: [String], _ log: Log) -> Settings? {
         switch read(arguments) {
         case .serve(let settings): return settings
-        case .show: return nil
+        case .show, .maintain: return nil
         case .refuse(let lines):
             for line in lines { log.write(.error, "configuration", ["problem": line]) }
             return nil

@@ -18,8 +18,8 @@ final class Background: Sendable {
         var wantsLimits = false
         /// Events wait to be delivered, or large values to be freed.
         var isAwake = false
-        /// Flushed entries to free, by shard.
-        var detached: [[DetachedEntries]] = []
+        /// There are flushed entries to be freed.
+        var wantsRelease = false
     }
 
     /// Guards the wish to stop and what is to be freed.
@@ -49,8 +49,8 @@ final class Background: Sendable {
         thread?.join()
     }
 
-    /// Frees the entries of a flush, one element per shard in index order.
-    func free(_ detached: [DetachedEntries]) { state.update { $0.detached.append(detached) } }
+    /// Begins to free the entries of a flush.
+    func requestRelease() { state.update { $0.wantsRelease = true } }
 
     /// Begins to bring memory to its new limits.
     func requestLimits() { state.update { $0.wantsLimits = true } }
@@ -68,10 +68,10 @@ final class Background: Sendable {
     private func wait(until due: Instant) -> State {
         let milliseconds = max(0, due.milliseconds - SystemClock().now().milliseconds)
         return state.wait(milliseconds: milliseconds) { state in
-            let isIdle = !(state.isStopping || state.wantsSweep || state.wantsLimits || state.isAwake)
-            if isIdle && state.detached.isEmpty { return nil }
+            let isBusy = state.isStopping || state.wantsSweep || state.wantsLimits || state.wantsRelease
+            if !isBusy && !state.isAwake { return nil }
             let taken = state
-            state.detached = []
+            state.wantsRelease = false
             state.wantsSweep = false
             state.wantsLimits = false
             state.isAwake = false
@@ -86,7 +86,7 @@ final class Background: Sendable {
         var due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
         while true {
             let wishes = wait(until: due)
-            for flush in wishes.detached { release(flush, memory) }
+            if wishes.wantsRelease { releaseFlushed(memory) }
             memory.release.freeAll()
             memory.events.deliver()
             if wishes.isStopping {
@@ -120,12 +120,12 @@ final class Background: Sendable {
         sweeping.store(false, ordering: .relaxed)
     }
 
-    private func release(_ flush: [DetachedEntries], _ memory: MemoryTier) {
-        for (shard, detached) in zip(memory.shards, flush) {
-            var detached = detached
-            while detached.oldest != nil {
+    private func releaseFlushed(_ memory: MemoryTier) {
+        for shard in memory.shards {
+            var isDone = false
+            while !isDone {
                 var garbage = Garbage()
-                shard.withLock { _ in detached.release(Trim.stepEntries, into: &garbage) }
+                isDone = shard.withLock { !$0.releaseFlushed(Trim.stepEntries, into: &garbage) }
                 garbage.free()
             }
         }

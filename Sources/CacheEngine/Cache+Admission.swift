@@ -25,7 +25,7 @@ extension Cache {
     ) -> Bool {
         // A large value that was admitted comes with its file.
         if block.valueBytes <= disk.inlineBytesMax,
-            case .admitted = disk.policy.verdict(storing: block.hash, bytes: block.diskBytes, &shard, now: now)
+            case .admitted = disk.policy.verdict(storing: memory.hash(block), bytes: block.diskBytes, &shard, now: now)
         {
             return journalEntry(block, generation: generation, file: nil, &shard)
         }
@@ -36,17 +36,18 @@ extension Cache {
 
     /// Makes sure that the disk has nothing for the block's key; false if the journal has no room.
     func journalAbsence(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
-        if let write = shard.pending.find(block.hash) {
+        let hash = memory.hash(block)
+        if let write = shard.pending.find(hash) {
             if write.kind == .deletion {
-                if !shard.flights.isEmpty { shard.flights[block.hash] = nil }
+                if !shard.flights.isEmpty { shard.flights[hash] = nil }
                 return true
             }
-        } else if !shard.mayBeOnDisk(block.hash) {
-            if !shard.flights.isEmpty { shard.flights[block.hash] = nil }
+        } else if !shard.mayBeOnDisk(hash) {
+            if !shard.flights.isEmpty { shard.flights[hash] = nil }
             return true
         }
         // SAFETY: the block is the caller's or linked into the locked shard; the journal copies the key.
-        return unsafe journalDeletion(block.hash, block.key, &shard)
+        return unsafe journalDeletion(hash, block.key, &shard)
     }
 
     /// Whether a draft's value, which would go into a file of its own, is to be written at all.
@@ -55,7 +56,7 @@ extension Cache {
     func admitsFile(of draft: borrowing EntryDraft, now: Instant) -> Bool {
         guard let disk, !disk.policy.isOpen, draft.file == nil else { return true }
         let block = draft.block
-        return memory.withShard(draft.hash) { admitsFile(bytes: block.diskBytes, block.hash, &$0, now: now) }
+        return memory.withShard(draft.hash) { admitsFile(bytes: block.diskBytes, draft.hash, &$0, now: now) }
     }
 
     /// Whether a value of `bytes`, which would go into a file of its own, is to be written at all.
@@ -101,7 +102,7 @@ extension Cache {
     }
 
     private func writeOut(_ entry: PinnedEntry, _ shard: Guarded<Shard>, _ disk: DiskTier, _ box: Mailbox) {
-        let hash = shard.withLock { _ in entry.block.hash }
+        let hash = shard.withLock { $0.hash(entry.block) }
         var file: DraftFile?
         if entry.valueBytes > disk.inlineBytesMax {
             // SAFETY: the pin keeps the block, whose key and value do not change; the key is copied.

@@ -6,8 +6,8 @@ import Synchronization
 extension Cache {
     /// Begins an entry of `valueBytes`; nil if this cache does not take values of that size (now).
     ///
-    /// Allocates the entry's block, the only allocation of a store. `deadline` is cut to the longest TTL, and the
-    /// default TTL applied to `.never`.
+    /// Allocates a loose block, the only allocation of a store, which lasts until the store. `deadline` is cut to the
+    /// longest TTL, and the default TTL applied to `.never`.
     public func makeDraft(
         key: Span<UInt8>, valueBytes: Int, flags: UInt32, deadline: Instant, extended: Span<UInt8> = Span()
     ) -> EntryDraft? {
@@ -24,7 +24,7 @@ extension Cache {
         else { return nil }
         block.flags = flags
         block.deadline = capped(deadline)
-        return EntryDraft(block, valueBytes: valueBytes, upload: nil)
+        return EntryDraft(block, hash: hash, valueBytes: valueBytes, upload: nil, charge: bodies.charge(valueBytes))
     }
 
     /// The disk tier, while it takes writes.
@@ -56,7 +56,8 @@ extension Cache {
             generation: generation, hash: hash, key: unsafe key.withUnsafeBufferPointer { unsafe Array($0) },
             block: nil, disk: disk)
         let upload = ValueUpload(file: file, valueBytes: valueBytes, disk: disk)
-        return EntryDraft(stub, valueBytes: valueBytes, upload: upload)
+        let held = min(valueBytes, ValueUpload.heldBytesMax)
+        return EntryDraft(stub, hash: hash, valueBytes: valueBytes, upload: upload, charge: bodies.charge(held))
     }
 
     /// A deadline within the longest TTL; the default TTL for `.never`.
@@ -75,11 +76,17 @@ extension Cache {
     ///
     /// `waiter` gets `.retry`, maybe at once; for `.valueOnDisk` anything that `load` gives, and then looks again too.
     public func overcome(_ obstacle: Obstacle, key: Span<UInt8>, waiter: Waiter) {
+        overcome(obstacle, key: key, waiter: waiter, here: false)
+    }
+
+    /// The same; with `here`, the calling thread may wait, and does a disk read itself.
+    func overcome(_ obstacle: Obstacle, key: Span<UInt8>, waiter: Waiter, here: Bool) {
         guard let disk else { return waiter.complete(.retry) }
         switch obstacle {
         // SAFETY: `startFlight` runs the closure under the lock of the key's shard, which guards a flight's state.
-        case .entryOnDisk: startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
-        case .valueOnDisk: startFlight(key, disk, stub: waiter) { unsafe $0.state.proofs.append(waiter) }
+        case .entryOnDisk: startFlight(key, disk, here: here) { unsafe $0.state.proofs.append(waiter) }
+        case .valueOnDisk:
+            startFlight(key, disk, stub: waiter, here: here) { unsafe $0.state.proofs.append(waiter) }
         case .journalFull: disk.whenJournalHasRoom(waiter)
         case .valueFile: invariant(false, "only stores write value files")
         }
@@ -89,6 +96,11 @@ extension Cache {
     ///
     /// `waiter` gets `.retry`, maybe at once.
     public func overcome(_ obstacle: Obstacle, draft: inout EntryDraft, waiter: Waiter) {
+        overcome(obstacle, draft: &draft, waiter: waiter, here: false)
+    }
+
+    /// The same; with `here`, the calling thread may wait, and reads and writes itself.
+    func overcome(_ obstacle: Obstacle, draft: inout EntryDraft, waiter: Waiter, here: Bool) {
         guard let disk else { return waiter.complete(.retry) }
         switch obstacle {
         case .journalFull: disk.whenJournalHasRoom(waiter)
@@ -96,7 +108,7 @@ extension Cache {
             // SAFETY: the draft owns the block and is borrowed until this returns. The closure runs under the shard's
             // lock.
             let key = unsafe Span<UInt8>(_unsafeBytes: draft.block.key)
-            startFlight(key, disk) { unsafe $0.state.proofs.append(waiter) }
+            startFlight(key, disk, here: here) { unsafe $0.state.proofs.append(waiter) }
         case .valueOnDisk: invariant(false, "stores read values in files by themselves")
         case .valueFile:
             if let splice = draft.splice {
@@ -109,22 +121,26 @@ extension Cache {
             let file = DraftFile(
                 generation: generations.next(), hash: draft.hash, key: unsafe Array(block.key), block: nil, disk: disk)
             draft.hand(to: file)
-            disk.enqueue(.writeValue(file, waiter))
+            let job = DiskJob.writeValue(file, waiter)
+            if here { disk.performHere(job) } else { disk.enqueue(job) }
         }
     }
 
     /// Fetches what a retrieval could not see.
     ///
     /// `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once.
-    public func load(_ key: Span<UInt8>, waiter: Waiter) {
+    public func load(_ key: Span<UInt8>, waiter: Waiter) { load(key, waiter: waiter, here: false) }
+
+    /// The same; with `here`, the calling thread may wait, and reads itself.
+    func load(_ key: Span<UInt8>, waiter: Waiter, here: Bool) {
         guard let disk else { return waiter.complete(.absent) }
         // SAFETY: the closure runs under the lock of the key's shard, which guards a flight's state.
-        startFlight(key, disk, stub: waiter) { unsafe $0.state.loads.append(waiter) }
+        startFlight(key, disk, stub: waiter, here: here) { unsafe $0.state.loads.append(waiter) }
     }
 
     /// Joins or starts the disk lookup of a key, unless memory knows the answer by now.
     private func startFlight(
-        _ key: Span<UInt8>, _ disk: DiskTier, stub streamWaiter: Waiter? = nil, join: (Flight) -> Void
+        _ key: Span<UInt8>, _ disk: DiskTier, stub streamWaiter: Waiter? = nil, here: Bool, join: (Flight) -> Void
     ) {
         let now = clock.now()
         // SAFETY: the key outlives the call. Blocks and flights are used only under the shard's lock; what leaves it is
@@ -157,11 +173,13 @@ extension Cache {
             started = flight
         }
         garbage.free()
-        if let stream { disk.enqueue(.openStream(stream)) }
+        if let stream {
+            if here { disk.performHere(.openStream(stream)) } else { disk.enqueue(.openStream(stream)) }
+        }
         guard let started else { return }
         let isRegistered = memory.shard(hash).withLock { $0.flights[hash] === started }
         if isRegistered {
-            disk.enqueue(.lookUp(started))
+            if here { disk.performHere(.lookUp(started)) } else { disk.enqueue(.lookUp(started)) }
         } else if disk.journal.usedBytes > disk.journal.capacity / 2 {
             // Perhaps a touch that met a full journal.
             releaseWithRoom(started, disk)

@@ -93,7 +93,7 @@ public struct EntryEdit {
         guard let block, block.isStub else { return nil }
         // SAFETY: as for `value`; the bytes are copied.
         return unsafe StreamedValue(
-            hash: block.hash, key: Array(block.key), metadata: cache.memory.metadata(ofStub: block),
+            hash: cache.memory.hash(block), key: Array(block.key), metadata: cache.memory.metadata(ofStub: block),
             extended: Array(block.extended))
     }
 
@@ -231,9 +231,8 @@ extension Cache {
             return .unresolved(.journalFull)
         }
         if let old { shard.unlink(old, into: &garbage) }
-        shard.link(block)
         shard.counters.stores += 1
-        shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
+        shard.link(block, now: now, garbage: &garbage, log: memory.events)
         return .done
     }
 

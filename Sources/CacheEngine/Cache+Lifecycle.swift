@@ -67,7 +67,6 @@ extension Cache {
 
     private func flushNow() {
         flushDue.store(.max, ordering: .relaxed)
-        var detached: [DetachedEntries] = []
         memory.withAllShards(
             inner: {
                 guard let disk, disk.isServing else { return }
@@ -81,12 +80,11 @@ extension Cache {
                 journalFlush(header, disk)
             },
             each: { shard in
-                detached.append(shard.detachAll())
+                shard.detachAll()
                 shard.pending.removeAll()
                 shard.flights.removeAll()
             })
-        // The shards unwind from the last to the first.
-        background.free(detached.reversed())
+        background.requestRelease()
         memory.events.recordFlush()
     }
 

@@ -49,8 +49,8 @@ extension Cache {
                     fresh.free()
                     return .unresolved(.journalFull)
                 }
-                install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
-                body(unsafe EntryView(block: fresh, shard: reference))
+                let block = install(fresh, insteadOf: old, &shard, now: now, garbage: &garbage)
+                body(unsafe EntryView(block: block, shard: reference))
                 return .value(result)
             }
             garbage.free()

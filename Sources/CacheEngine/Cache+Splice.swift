@@ -67,9 +67,9 @@ extension Cache {
             joined.free()
             return .unresolved(.journalFull)
         }
-        install(joined, insteadOf: present, &shard, now: now, garbage: &garbage)
-        draft.storedBytes = joined.valueBytes
-        return .stored(cas: joined.cas)
+        let block = install(joined, insteadOf: present, &shard, now: now, garbage: &garbage)
+        draft.storedBytes = block.valueBytes
+        return .stored(cas: block.cas)
     }
 
     private func joinInFile(

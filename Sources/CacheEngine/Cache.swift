@@ -30,6 +30,8 @@ public final class Cache: Sendable {
     let disk: DiskTier?
     let generations: Generations
     let background: Background
+    /// What drafts hold.
+    let bodies: BodyBudget
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
     let flushDue: Atomic<Int64>
     /// The default and the longest TTL, in ms; Int64.max: none.
@@ -91,9 +93,7 @@ public final class Cache: Sendable {
             garbage.add(block)
             return .absent
         }
-        shard.link(block)
-        shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
-        return .resident(block)
+        return .resident(shard.link(block, now: now, garbage: &garbage, log: memory.events))
     }
 
     // MARK: Retrieval
@@ -225,20 +225,20 @@ public final class Cache: Sendable {
         guard journalStore(block, generation: generation, file: draft.finishedFile, &shard, now: now) else {
             return .unresolved(.journalFull)
         }
-        install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage)
-        return .stored(cas: block.cas)
+        return .stored(cas: install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage).cas)
     }
 
+    /// Links a loose block in place of `old`; returns the entry's block from now on.
+    @discardableResult
     func install(
-        _ block: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, now: Instant, garbage: inout Garbage
-    ) {
+        _ loose: EntryBlock, insteadOf old: EntryBlock?, _ shard: inout Shard, now: Instant, garbage: inout Garbage
+    ) -> EntryBlock {
         if let old {
             memory.events.record(.replaced, old)
             shard.unlink(old, into: &garbage)
         }
-        shard.link(block)
         shard.counters.stores += 1
-        shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
+        return shard.link(loose, now: now, garbage: &garbage, log: memory.events)
     }
 
     /// The value's file could not be written: the entry stays in memory if it fits there, and in either case what the
@@ -248,15 +248,14 @@ public final class Cache: Sendable {
         garbage: inout Garbage
     ) -> StoreOutcome {
         let block = draft.block
-        guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
+        guard unsafe journalDeletion(draft.hash, block.key, &shard) else { return .unresolved(.journalFull) }
         if block.isStub {
             if let old { shard.unlink(old, into: &garbage) }
             return .noRoom
         }
         fulfil(draft.terms, block, over: old)
         block.stamp(now)
-        install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage)
-        return .stored(cas: block.cas)
+        return .stored(cas: install(draft.take(), insteadOf: old, &shard, now: now, garbage: &garbage).cas)
     }
 
     /// A flush came between the writing of the draft's file and its storing; the file's generation is flushed.
@@ -268,7 +267,7 @@ public final class Cache: Sendable {
     ) -> StoreOutcome {
         let block = draft.block
         if draft.mode == .set, draft.terms.compare == nil {
-            guard unsafe journalDeletion(block.hash, block.key, &shard) else { return .unresolved(.journalFull) }
+            guard unsafe journalDeletion(draft.hash, block.key, &shard) else { return .unresolved(.journalFull) }
             if let old { shard.unlink(old, into: &garbage) }
             return .stored(cas: generations.next())
         }
@@ -360,11 +359,11 @@ public final class Cache: Sendable {
 
     /// Takes note of a write of `hash`: a disk lookup under way must not bring the old row back.
     @inline(__always)
-    private func admission(_ hash: UInt64, _ shard: inout Shard) -> Admission {
-        if !shard.flights.isEmpty { shard.flights[hash] = nil }
+    private func admission(_ hash: @autoclosure () -> UInt64, _ shard: inout Shard) -> Admission {
+        if !shard.flights.isEmpty { shard.flights[hash()] = nil }
         guard let disk, disk.isServing else { return .memoryOnly }
         if disk.isJournalClosed.load(ordering: .relaxed) {
-            shard.pending.put(hash, PendingWrite(kind: .barred, sequence: .max, position: 0))
+            shard.pending.put(hash(), PendingWrite(kind: .barred, sequence: .max, position: 0))
             shard.counters.barredWrites += 1
             return .memoryOnly
         }
@@ -374,7 +373,7 @@ public final class Cache: Sendable {
     func journalEntry(
         _ block: EntryBlock, generation: UInt64, file: FinishedValueFile?, _ shard: inout Shard
     ) -> Bool {
-        guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
+        guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
         return disk.journal(block, generation: generation, file: file, &shard)
     }
 
@@ -402,12 +401,12 @@ public final class Cache: Sendable {
     /// If the entry itself is still in the journal it is journalled again, whole, so that the newest record of a key
     /// always says everything.
     func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
-        guard case .journal(let disk) = admission(block.hash, &shard) else { return true }
+        guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
         #if DEBUG
             if SeededBug.isActive(.touchNotJournalled) { return true }
         #endif
         if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
-        switch shard.pending.find(block.hash) {
+        switch shard.pending.find(memory.hash(block)) {
         case .some(let write) where write.kind == .entry:
             return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
         case .some(let write) where write.kind == .barred:
@@ -424,7 +423,7 @@ public final class Cache: Sendable {
             return false
         }
         shard.pending.put(
-            block.hash, PendingWrite(kind: .touch, sequence: place.sequence, position: place.position))
+            header.hash, PendingWrite(kind: .touch, sequence: place.sequence, position: place.position))
         return true
     }
 
@@ -450,6 +449,7 @@ public final class Cache: Sendable {
         self.disk = disk
         self.generations = generations
         self.background = background
+        bodies = BodyBudget(options.memory)
         flushDue = Atomic(flushAt.milliseconds)
         standardTTL = Atomic(options.defaultTTL ?? .max)
         longestTTL = Atomic(options.maximumTTL ?? .max)

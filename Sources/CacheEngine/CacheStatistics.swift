@@ -44,6 +44,10 @@ public struct CacheStatistics: Sendable, Equatable {
     public var stores = 0
     /// Writes that could not be journalled: in memory only, with the copy on disk barred.
     public var barredWrites = 0
+    /// Bytes that values on their way in hold, outside the memory tier's limit.
+    public var bodyBytes = 0
+    /// Times that a value had to wait until others had been received.
+    public var bodyWaits = 0
     /// The disk tier; nil without one.
     public var disk: DiskStatistics?
 
@@ -95,6 +99,8 @@ public struct DiskStatistics: Sendable, Equatable {
     public var notAdmittedByBudget = 0
     /// The same, because the journal or the way to it was full.
     public var notAdmittedForRoom = 0
+    /// Access times brought to the index, so that trims know what was used.
+    public var recencyWrites = 0
     /// Bytes handed to the file system: journal, index, log and value files.
     public var deviceBytes = 0
     /// Bytes of the values deleted to make room.
@@ -147,6 +153,8 @@ extension Cache {
             }
         }
         total.memoryBytesMax = memory.limits.bytesMax
+        total.bodyBytes = bodies.usedBytes
+        total.bodyWaits = bodies.waits
         total.disk = disk?.statistics(admission)
         return total
     }
@@ -208,6 +216,7 @@ extension DiskTier {
         statistics.notAdmittedByPolicy = admission.notAdmittedByPolicy
         statistics.notAdmittedByBudget = admission.notAdmittedByBudget
         statistics.notAdmittedForRoom = admission.notAdmittedForRoom
+        statistics.recencyWrites = counters[.recencyWrites]
         statistics.deviceBytes = counters[.deviceBytes] + journal.appendedBytes
         return statistics
     }

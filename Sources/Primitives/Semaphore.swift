@@ -27,6 +27,15 @@ public final class Semaphore: Sendable {
         }
     }
 
+    /// Takes a permit if there is one; false if it would have to wait.
+    public func take() -> Bool {
+        while unsafe sem_trywait(raw) != 0 {
+            if errno == EAGAIN { return false }
+            invariant(errno == EINTR, "sem_trywait: errno \(errno)")
+        }
+        return true
+    }
+
     /// Gives a permit.
     public func signal() {
         let result = unsafe sem_post(raw)

@@ -16,12 +16,14 @@ enum LayerRules {
         "Arguments": ["CGetopt", "Primitives"],
         "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
-        "CacheEngine": ["SQLite", "Hashing", "Primitives"],
+        "CacheEngine": ["SQLite", "Hashing", "CMalloc", "Primitives"],
         "CacheClient": ["TLS", "Primitives"],
         "CacheDaemon": [
-            "CacheEngine", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt", "Primitives",
+            "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",
+            "Primitives",
         ],
         "CacheStats": ["CacheClient", "Arguments", "Primitives"],
+        "EngineBench": ["CacheEngine", "Primitives"],
         "CacheBench": ["CacheClient", "Arguments", "CEpoll", "Primitives"],
     ]
 
@@ -29,7 +31,7 @@ enum LayerRules {
     static let platform: Set<String> = ["Glibc", "Synchronization"]
 
     /// Modules that may also import Foundation: programs that no request waits for.
-    static let mayImportFoundation: Set<String> = ["CacheStats", "CacheBench"]
+    static let mayImportFoundation: Set<String> = ["CacheStats", "CacheBench", "EngineBench"]
 
     /// What the protocol module must not touch: it is pure.
     ///

@@ -30,7 +30,8 @@ final class SeededTree {
     private static let clean: [String: String] = {
         var manifest = "// swift-tools-version: 6.2\n"
         for (module, imports) in LayerRules.allowed.sorted(by: { $0.key < $1.key }) {
-            manifest += "layer(\"\(module)\", [\(imports.sorted().map { "\"\($0)\"" }.joined(separator: ", "))])\n"
+            let list = imports.sorted().map { "    \"\($0)\",\n" }.joined()
+            manifest += "layer(\"\(module)\", [\n\(list)])\n"
         }
         var files = [
             "Package.swift": manifest,

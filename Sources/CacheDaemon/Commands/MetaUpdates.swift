@@ -15,6 +15,7 @@ extension Session {
         _ request: MetaRequest, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
+        guard mayReceive(request.valueBytes, turn) else { return .stalled(.engine) }
         // SAFETY: keys and tokens are parts of the input, which stays in place during the call.
         let opaque = unsafe input[request.opaque]
         let meta = unsafe request.withKey(in: input) { unsafe KeptMetaRequest(request, key: $0, opaque: opaque) }

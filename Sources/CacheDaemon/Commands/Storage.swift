@@ -22,6 +22,7 @@ extension Session {
         _ header: StoreHeader, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
     ) -> Step {
         guard replies.openReads == 0 else { return .stalled(.slots) }
+        guard mayReceive(header.valueBytes, turn) else { return .stalled(.engine) }
         // SAFETY: the span does not outlive this call, and the input stays in place during it.
         let key = unsafe Span<UInt8>(_unsafeBytes: input[header.key])
         if header.valueBytes >= BigEntries.valueBytesMin { unsafe turn.noteBig(input[header.key], header.valueBytes) }
@@ -34,6 +35,13 @@ extension Session {
         }
         let target = StoreTarget(mode: WriteMode(header.mode), isQuiet: header.isQuiet, meta: nil)
         return unsafe take(draft, target, lineBytes: lineBytes, valueBytes: header.valueBytes, input, &turn)
+    }
+
+    /// Whether a data block may be received now; if not, the engine will tell when to try again.
+    @inline(__always)
+    func mayReceive(_ valueBytes: Int, _ turn: borrowing Turn) -> Bool {
+        if valueBytes < Cache.smallBodyBytes { return true }
+        return turn.cache.mayReceive(valueBytes: valueBytes, waiter: waiter(Self.requestNumber, turn))
     }
 
     /// Fills a draft with what `input` holds behind the line; stores it if that is all.

@@ -11,6 +11,8 @@ import Glibc
 enum Launch: Equatable, Sendable {
     /// Serve with these settings.
     case serve(Settings)
+    /// Do this on a store, with these settings.
+    case maintain(MaintenanceTask, Settings)
     /// Print this on standard output and exit with 0.
     case show(String)
     /// Print these lines on standard error and exit with `Launch.refusalStatus`.
@@ -22,6 +24,7 @@ enum Launch: Equatable, Sendable {
     /// What a flag stands for.
     private enum Tag: Sendable {
         case setting(OptionSpec)
+        case check, repair, export, importEntries
         case config, checkConfig, printConfig, generate, verbose, udpPort, daemonize, encrypted, extended, version
         case help
     }
@@ -38,7 +41,11 @@ enum Launch: Equatable, Sendable {
         } catch {
             return .refuse(["\(error)", "try --help"])
         }
-        if let operand = parsed.operands.first { return .refuse(["unexpected argument '\(operand)'", "try --help"]) }
+        let task: MaintenanceTask?
+        switch maintenance(parsed) {
+        case .success(let found): task = found
+        case .failure(let problem): return .refuse([problem.description, "try --help"])
+        }
         var configPath: String?
         var wantsCheck = false
         var wantsText = false
@@ -67,13 +74,50 @@ enum Launch: Equatable, Sendable {
             }
         }
         apply(parsed.occurrences, to: &draft)
+        if task != nil { draft.directoryIsNamed() }
         guard let settings = draft.finish(environment: environment) else {
             return .refuse(draft.problems.map(\.description))
         }
         if wantsText {
             return .show(ConfigText.make(settings, given: Set(draft.origins.keys), coreCount: coreCount))
         }
+        if let task { return .maintain(task, settings) }
         return wantsCheck ? .show("configuration is valid\n") : .serve(settings)
+    }
+
+    /// The task that a command line asks for, which takes the operands; nil to serve.
+    private static func maintenance(_ parsed: ParsedArguments<Tag>) -> Result<MaintenanceTask?, OptionProblem> {
+        var operands = parsed.operands
+        var tasks: [MaintenanceTask] = []
+        var repairs = false
+        for occurrence in parsed.occurrences {
+            let value = occurrence.value ?? ""
+            switch occurrence.option.tag {
+            case .check: tasks.append(.check(directory: value, repairs: false))
+            case .repair: repairs = true
+            case .export, .importEntries:
+                let name = occurrence.option.name
+                guard !operands.isEmpty else {
+                    return .failure(OptionProblem(.flag(name), "needs a FILE; - is a pipe"))
+                }
+                let file = operands.removeFirst()
+                if case .export = occurrence.option.tag {
+                    tasks.append(.export(source: value, file: file))
+                } else {
+                    tasks.append(.importEntries(target: value, file: file))
+                }
+            default: break
+            }
+        }
+        if let operand = operands.first { return .failure(OptionProblem("unexpected argument '\(operand)'")) }
+        if tasks.count > 1 { return .failure(OptionProblem("--check, --export and --import: one at a time")) }
+        if repairs {
+            guard case .check(let directory, _)? = tasks.first else {
+                return .failure(OptionProblem(.flag("--repair"), "belongs to --check"))
+            }
+            return .success(.check(directory: directory, repairs: true))
+        }
+        return .success(tasks.first)
     }
 
     /// The settings of a command line without options, but for the directory.
@@ -103,6 +147,7 @@ enum Launch: Equatable, Sendable {
             case .encrypted: draft.settings.tls.isDemanded = true
             case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
             case .config, .checkConfig, .printConfig, .generate, .version, .help: break
+            case .check, .repair, .export, .importEntries: break
             }
         }
     }
@@ -126,6 +171,17 @@ enum Launch: Equatable, Sendable {
             OptionGroup(group.rawValue, OptionSpec.table.filter { $0.group == group }.map { option(for: $0, defaults) })
         }
         groups.append(OptionGroup("Verbosity", [Option(.verbose, short: "v", help: "Log more; twice, every command.")]))
+        let maintenance: [Option<Tag>] = [
+            Option(.check, long: "check", value: "DIR", help: "Check a stopped store from end to end, and exit."),
+            Option(.repair, long: "repair", help: "With --check: remove what is bad."),
+            Option(
+                .export, long: "export", value: "SOURCE FILE",
+                help: "Write all entries of a stopped store's directory, or of a running server, to FILE, and exit."),
+            Option(
+                .importEntries, long: "import", value: "TARGET FILE",
+                help: "Add the entries in FILE to a stopped store's directory, or to a running server, and exit."),
+        ]
+        groups.append(OptionGroup("Maintenance", maintenance))
         groups.append(OptionGroup("General", general))
         groups.append(
             OptionGroup(
@@ -146,6 +202,8 @@ enum Launch: Equatable, Sendable {
             footer: """
                 Sizes take B, KiB, MiB, GiB, TiB; times ms, s, m, h, d. Every option but those of
                 "General" can stand in the configuration file; see --print-config.
+                SOURCE and TARGET are DIR, HOST:PORT or unix:PATH; FILE is - for standard output or input.
+                Exit codes of maintenance: 0 fine, 1 repaired, 4 damage or failure, 75, 78.
                 Exit codes: 0 stopped, 71 address in use, 75 directory in use, 78 wrong configuration or usage.
                 """)
     }

@@ -133,6 +133,12 @@ struct SettingsDraft: Sendable {
         }
     }
 
+    /// The directory is named outside the settings: none of the defaults is needed.
+    mutating func directoryIsNamed() {
+        if origins["disk.dir"] == nil { settings.disk.directory = "/" }
+        if origins["disk.dir"] == nil { origins["disk.dir"] = .flag("--dir") }
+    }
+
     private mutating func resolveDirectory(_ environment: [String: String]) {
         guard settings.disk.isEnabled, origins["disk.dir"] == nil else { return }
         if let directory = Self.defaultDirectory(environment) {
@@ -172,9 +178,15 @@ struct SettingsDraft: Sendable {
         if settings.tls.isDemanded, !settings.tls.isOn {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
+        if case .tcp(let admin) = settings.admin, !admin.isLoopback, !settings.allowsInsecure {
+            blame(
+                ["admin"],
+                "other machines could read names of keys at \(admin), which asks for no password: use a loopback "
+                    + "address behind a proxy, or allow_insecure = yes if the network is trusted")
+        }
         guard let first = settings.exposedAddresses.first else { return }
         blame(
-            ["listen"],
+            ["listen", "admin"],
             "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
                 + "the network is trusted")
     }

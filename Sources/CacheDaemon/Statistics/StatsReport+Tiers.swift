@@ -29,6 +29,8 @@ extension StatsReport {
         reply.appendStatistic("memory_entries", UInt64(engine.memoryEntries))
         reply.appendStatistic("memory_bytes", UInt64(engine.memoryBytes))
         if let limit = engine.memoryBytesMax { reply.appendStatistic("memory_limit_bytes", UInt64(limit)) }
+        reply.appendStatistic("body_bytes", UInt64(engine.bodyBytes))
+        reply.appendStatistic("body_waits", UInt64(engine.bodyWaits))
         reply.appendStatistic("memory_hits", UInt64(engine.memoryHits))
         reply.appendStatistic("disk_hits", UInt64(engine.diskHits))
         reply.appendStatistic("misses", UInt64(engine.misses))
@@ -55,6 +57,7 @@ extension StatsReport {
         reply.appendStatistic("disk_not_admitted_policy", UInt64(disk.notAdmittedByPolicy))
         reply.appendStatistic("disk_not_admitted_budget", UInt64(disk.notAdmittedByBudget))
         reply.appendStatistic("disk_not_admitted_room", UInt64(disk.notAdmittedForRoom))
+        reply.appendStatistic("disk_recency_writes", UInt64(disk.recencyWrites))
         reply.appendStatistic("disk_device_bytes", UInt64(disk.deviceBytes))
         reply.appendStatistic("disk_quarantines", UInt64(disk.quarantines))
         if let error = disk.lastError { reply.appendStatistic("disk_last_error", Self.oneWord(error)) }
@@ -83,6 +86,7 @@ extension CacheStatistics {
         rest.flushedLookups -= earlier.flushedLookups
         rest.mortalEvictions -= earlier.mortalEvictions
         rest.stores -= earlier.stores
+        rest.bodyWaits -= earlier.bodyWaits
         if let disk, let before = earlier.disk {
             rest.disk?.evictions = disk.evictions - before.evictions
             rest.disk?.expirations = disk.expirations - before.expirations
@@ -97,6 +101,7 @@ extension CacheStatistics {
             rest.disk?.notAdmittedByPolicy = disk.notAdmittedByPolicy - before.notAdmittedByPolicy
             rest.disk?.notAdmittedByBudget = disk.notAdmittedByBudget - before.notAdmittedByBudget
             rest.disk?.notAdmittedForRoom = disk.notAdmittedForRoom - before.notAdmittedForRoom
+            rest.disk?.recencyWrites = disk.recencyWrites - before.recencyWrites
             rest.disk?.deviceBytes = disk.deviceBytes - before.deviceBytes
         }
         return rest

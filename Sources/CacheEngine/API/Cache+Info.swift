@@ -122,6 +122,7 @@ extension Cache {
         if let touched {
             row.metadata.deadline = WallTime(milliseconds: touched.deadline)
             row.metadata.cas = touched.cas
+            row.metadata.marks = EntryMarks(rawValue: touched.marks)
         }
         let now = clock.now()
         let deadline = memory.deadline(of: row.metadata)

@@ -68,7 +68,7 @@ extension Cache {
             }
             let box = mailbox ?? Mailbox()
             mailbox = box
-            load(key, waiter: box.waiter())
+            load(key, waiter: box.waiter(), here: true)
             switch box.next().outcome {
             case .absent: return nil
             case .entry(let pinned): return CachedEntry(pinned, now: now)
@@ -90,7 +90,7 @@ extension Cache {
             }
             let box = mailbox ?? Mailbox()
             mailbox = box
-            load(key, waiter: box.waiter())
+            load(key, waiter: box.waiter(), here: true)
             switch box.next().outcome {
             case .absent: return .absent
             case .entry(let pinned): return .pinned(pinned)
@@ -125,7 +125,7 @@ extension Cache {
             case .unresolved(let obstacle):
                 let box = mailbox ?? Mailbox()
                 mailbox = box
-                overcome(obstacle, key: key, waiter: box.waiter())
+                overcome(obstacle, key: key, waiter: box.waiter(), here: true)
                 flight = box.next().flight
             }
         }
@@ -180,7 +180,7 @@ extension Cache {
             }
             let box = mailbox ?? Mailbox()
             mailbox = box
-            overcome(obstacle, draft: &draft, waiter: box.waiter(WaitToken.obstacle))
+            overcome(obstacle, draft: &draft, waiter: box.waiter(WaitToken.obstacle), here: true)
             flight = box.next(WaitToken.obstacle).flight
         }
     }

@@ -34,6 +34,10 @@ public struct EntryInfo: Sendable, Equatable {
     public var timeToLive: Duration?
     /// Where a retrieval would find the value.
     public var storage: Storage
+    /// Whether the value is marked as out of date.
+    public var isStale: Bool
+    /// Whether the key is shown in base64.
+    public var hasBinaryKey: Bool
 
     /// The tier that a retrieval would be answered from.
     public var tier: Tier { storage == .memory ? .memory : .disk }
@@ -47,7 +51,8 @@ extension EntryInfo {
             key: unsafe Array(block.key), valueBytes: block.valueBytes, extendedBytes: block.extendedBytes,
             flags: block.flags, cas: block.cas, age: .seconds(Int64(now.bootSeconds) - Int64(block.written)),
             idle: .seconds(Int64(now.bootSeconds) - Int64(block.accessed)),
-            timeToLive: block.deadline.timeLeft(at: now), storage: block.isStub ? .file : .memory)
+            timeToLive: block.deadline.timeLeft(at: now), storage: block.isStub ? .file : .memory,
+            isStale: block.marks.contains(.stale), hasBinaryKey: block.marks.contains(.binaryKey))
     }
 
     /// An entry on disk.
@@ -61,7 +66,8 @@ extension EntryInfo {
             key: key, valueBytes: metadata.valueBytes, extendedBytes: extendedBytes, flags: metadata.flags,
             cas: metadata.cas, age: .seconds(Self.seconds(from: metadata.written, to: wall)),
             idle: .seconds(Self.seconds(from: max(metadata.accessed, metadata.written), to: wall)),
-            timeToLive: deadline.timeLeft(at: now), storage: isFile ? .file : .inline)
+            timeToLive: deadline.timeLeft(at: now), storage: isFile ? .file : .inline,
+            isStale: metadata.marks.contains(.stale), hasBinaryKey: metadata.marks.contains(.binaryKey))
     }
 
     private static func seconds(from start: WallTime, to end: WallTime) -> Int64 {

@@ -54,7 +54,7 @@ public struct WalkedEntry: Sendable, Equatable {
         accessed = max(metadata.accessed, metadata.written)
         wasFetched = metadata.marks.contains(.fetched) || metadata.accessed.seconds > metadata.written.seconds
         hasBinaryKey = metadata.marks.contains(.binaryKey)
-        accountedBytes = EntryBlock.accountedBytes(payload: key.count + metadata.valueBytes)
+        accountedBytes = EntryBlock.accountedBytes(keyBytes: key.count, valueBytes: metadata.valueBytes)
     }
 }
 
@@ -201,8 +201,8 @@ public final class EntryWalk: Sendable {
             step.visit(shard.table) { block in
                 guard block.deadline > now else { return }
                 let entry = WalkedEntry(block, memory)
-                if reader != nil && shard.mayBeOnDisk(block.hash) {
-                    doubtful.append((block.hash, entry))
+                if reader != nil && shard.mayBeOnDisk(memory.hash(block)) {
+                    doubtful.append((memory.hash(block), entry))
                 } else {
                     found.append(entry)
                 }

@@ -94,6 +94,21 @@ enum DiskIndexOpening {
     }
 
     private static func check(_ connection: Connection, _ directory: StoreDirectory) throws(SQLiteError) -> IndexState {
+        let state = try readState(connection)
+        #if DEBUG
+            let anchor = SeededBug.isActive(.anchorIgnored) ? 0 : directory.anchorSequence
+        #else
+            let anchor = directory.anchorSequence
+        #endif
+        try refuse(state.sequence < anchor, "the index is at sequence \(state.sequence), the anchor at \(anchor)")
+        try refuse(
+            !directory.admits(indexEpoch: state.epoch),
+            "the index was opened in epoch \(state.epoch), this is \(directory.epoch)")
+        return state
+    }
+
+    /// Checks that the database is an index of ours, and reads its meta row.
+    static func readState(_ connection: Connection) throws(SQLiteError) -> IndexState {
         let application = try connection.integer("PRAGMA application_id") ?? 0
         try refuse(application != DiskIndexSchema.applicationID, "application_id is \(application)")
         let version = try connection.integer("PRAGMA user_version") ?? 0
@@ -108,15 +123,6 @@ enum DiskIndexOpening {
         defer { row.reset() }
         try refuse(try !row.step(), "there is no meta row")
         guard let state = IndexState(row) else { throw damaged("the meta row's sum is wrong") }
-        #if DEBUG
-            let anchor = SeededBug.isActive(.anchorIgnored) ? 0 : directory.anchorSequence
-        #else
-            let anchor = directory.anchorSequence
-        #endif
-        try refuse(state.sequence < anchor, "the index is at sequence \(state.sequence), the anchor at \(anchor)")
-        try refuse(
-            !directory.admits(indexEpoch: state.epoch),
-            "the index was opened in epoch \(state.epoch), this is \(directory.epoch)")
         return state
     }
 

@@ -117,6 +117,14 @@ extension DiskIndex {
         state.totals = totals
     }
 
+    /// Builds all indexes anew from the rows; not inside a transaction.
+    ///
+    /// - Throws: `.corrupt` if two rows have the same hash.
+    func rebuildIndexes() throws(DiskError) {
+        let open = try ready("rebuild indexes")
+        try DiskError.wrapping { () throws(SQLiteError) in try open.connection.execute("REINDEX") }
+    }
+
     /// PRAGMA quick_check.
     ///
     /// O(pages): for --check and for a start that trusts nothing.

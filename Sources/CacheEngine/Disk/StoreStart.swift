@@ -123,6 +123,14 @@ extension StoreDirectory {
         note(reason, inQuarantineOf: slot.epoch)
     }
 
+    /// What `start` would decide, and the sequence that the index must have reached; nothing is changed.
+    func foresee(policy: UncleanRebootPolicy, bootID: String) throws(StoreError) -> (StartVerdict, StoreAnchor?) {
+        let content = try readSmallFile(root, Self.anchorName, bytesMax: StoreAnchor.fileBytes)
+        let found = content.flatMap { StoreAnchor.newest(in: $0) }
+        let hasStore = try root.status(Self.storeName) != nil
+        return (judge(found, hasAnchor: content?.isEmpty == false, hasStore: hasStore, policy, bootID), found)
+    }
+
     private func judge(
         _ found: StoreAnchor?, hasAnchor: Bool, hasStore: Bool, _ policy: UncleanRebootPolicy, _ bootID: String
     ) -> StartVerdict {

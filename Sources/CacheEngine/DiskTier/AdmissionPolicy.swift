@@ -49,7 +49,7 @@ final class AdmissionPolicy: Sendable {
     func verdict(evicting block: EntryBlock, _ shard: inout Shard, now: Instant) -> Verdict {
         if admission == .secondHit, !block.marks.contains(.fetched) {
             // With `through`, the store itself made the key known: only a read counts.
-            guard write == .onEvict, shard.isKnown(block.hash) else { return .refused }
+            guard write == .onEvict, shard.isKnown(shard.hash(block)) else { return .refused }
         }
         return spend(block.diskBytes, now)
     }

@@ -40,19 +40,21 @@ final class Demoter: Sendable {
             shard.counters.notAdmittedForRoom += 1
             return false
         }
+        guard let loose = block.looseTwin() else { return false }
         // SAFETY: the shard is locked, so the block stays; its key is copied.
         let key = unsafe Array(block.key)
-        let file = DraftFile(
-            generation: disk.generations.next(), hash: block.hash, key: key, block: nil, disk: disk)
-        let flight = Flight(hash: block.hash, key: key.span, demoted: block)
+        let hash = shard.hash(block)
+        let file = DraftFile(generation: disk.generations.next(), hash: hash, key: key, block: nil, disk: disk)
+        let flight = Flight(hash: hash, key: key.span, demoted: loose)
         guard disk.enqueue(.demote(file, flight, self)) else {
+            loose.freeTwin()
             shard.counters.notAdmittedForRoom += 1
             return false
         }
         underWay.add(bytes, ordering: .relaxed)
-        shard.detach(evicted: block)
-        file.state.withLock { $0.block = block }
-        shard.flights[block.hash] = flight
+        shard.replaceByTwin(block)
+        file.state.withLock { $0.block = loose }
+        shard.flights[hash] = flight
         return true
     }
 
@@ -122,7 +124,7 @@ extension DiskTier {
             return false
         }
         shard.pending.put(
-            block.hash, PendingWrite(kind: .entry, sequence: place.sequence, position: place.position))
+            header.hash, PendingWrite(kind: .entry, sequence: place.sequence, position: place.position))
         shard.counters.admittedEntries += 1
         shard.counters.admittedBytes += block.valueBytes
         block.marks.insert(.onDisk)

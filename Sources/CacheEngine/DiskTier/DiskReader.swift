@@ -22,20 +22,35 @@ final class DiskReader {
 
     func run() {
         while let job = disk.nextJob() {
-            switch job {
-            case .lookUp(let flight): lookUp(flight)
-            case .openStream(let request): openStream(request)
-            case .writeValue(let file, let waiter): writeValue(file, waiter)
-            case .splice(let request): request.run(self, disk)
-            case .upload(let upload): upload.run()
-            case .readChunk(let stream, let waiter): stream.run(waiter)
-            case .removeFile(let generation): disk.removeFile(generation)
-            case .demote(let file, let flight, let demoter): demoter.run(file, flight)
-            case .run(let body): body(self)
-            }
+            disk.permits.wait()
+            perform(job)
+            disk.permits.signal()
         }
-        index?.close()
+        close()
     }
+
+    func perform(_ job: DiskJob) {
+        switch job {
+        case .lookUp(let flight): lookUp(flight)
+        case .openStream(let request): openStream(request)
+        case .writeValue(let file, let waiter): writeValue(file, waiter)
+        case .splice(let request): request.run(self, disk)
+        case .upload(let upload): upload.run()
+        case .readChunk(let stream, let waiter): stream.run(waiter)
+        case .removeFile(let generation): disk.removeFile(generation)
+        case .demote(let file, let flight, let demoter): demoter.run(file, flight)
+        case .run(let body): body(self)
+        }
+    }
+
+    /// Closes the connection.
+    func close() {
+        index?.close()
+        index = nil
+    }
+
+    /// Whether its connection is to the store in use.
+    var isCurrent: Bool { disk.store.withLock { $0.number } == store.number }
 
     /// The connection to the present store; nil while there is none.
     func currentIndex() -> IndexReader? {
@@ -190,14 +205,13 @@ final class DiskReader {
                 return
             }
             state.flights[flight.hash] = nil
-            state.link(found)
-            if !loads.isEmpty { state.bump(found, now: now) }
+            let linked = state.link(found, now: now, garbage: &garbage, log: memory.events)
+            if !loads.isEmpty { state.bump(linked, now: now) }
             state.counters.promotions += 1
             // Who finds a stub asks for its value next, and counts then.
-            if !found.isStub { state.counters.diskHits += loads.count }
-            for waiter in loads { news.append((waiter, pinned(found, shard), nil)) }
+            if !linked.isStub { state.counters.diskHits += loads.count }
+            for waiter in loads { news.append((waiter, pinned(linked, shard), nil)) }
             news += proofs.map { ($0, .retry, nil) }
-            state.evictToFit(sparing: found, now: now, garbage: &garbage, log: memory.events)
         }
         garbage.free()
         for (waiter, outcome, flight) in news { waiter.complete(outcome, flight: flight) }
@@ -270,11 +284,10 @@ final class DiskReader {
             }
             block.takeMetadata(of: stub)
             shard.unlink(stub, into: &garbage)
-            shard.link(block)
+            let linked = shard.link(block, now: now, garbage: &garbage, log: memory.events)
             shard.counters.diskHits += 1
             shard.counters.promotions += 1
-            shard.evictToFit(sparing: block, now: now, garbage: &garbage, log: memory.events)
-            return .entry(PinnedEntry(pinning: block, shard: guarded))
+            return .entry(PinnedEntry(pinning: linked, shard: guarded))
         }
         garbage.free()
         request.waiter.complete(outcome)

@@ -82,7 +82,7 @@ final class DiskStart: Sendable {
         return "the journal is lost, and with it what had not reached the index"
     }
 
-    private static func report(_ verdict: StartVerdict) -> String {
+    static func report(_ verdict: StartVerdict) -> String {
         switch verdict {
         case .fresh: "new store"
         case .resumed(afterCrash: false): "resumed after a clean stop"

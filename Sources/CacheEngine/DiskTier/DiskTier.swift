@@ -87,6 +87,9 @@ final class DiskTier: Sendable {
     /// Guards the readers' job queue; `jobsReady` counts its jobs.
     private let jobs = Guarded(JobQueue(), rank: .diskQueue)
     private let jobsReady = Semaphore()
+    /// One for each job that may be under way, on reader threads and on those of callers.
+    let permits: Primitives.Semaphore
+    let callerReads = CallerReads()
     /// Guards which store is in use.
     ///
     /// Rank leaf: read by readers holding nothing else.
@@ -131,6 +134,7 @@ final class DiskTier: Sendable {
         self.memory = memory
         unsafe confinedDirectory = start.confinedDirectory
         generations = start.generations
+        permits = Primitives.Semaphore(permits: UInt32(max(1, options.readers)))
         policy = AdmissionPolicy(options, shards: memory.shards.count)
         limits = Guarded(DiskLimits(options), rank: .leaf)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
@@ -209,6 +213,11 @@ final class DiskTier: Sendable {
         }
         if isAccepted { jobsReady.signal() }
         return isAccepted
+    }
+
+    /// Does a job on the calling thread, which may wait, if a permit is free; else the reader threads do it.
+    func performHere(_ job: DiskJob) {
+        if !callerReads.perform(job, self) { enqueue(job) }
     }
 
     /// Jobs that wait for a thread.
@@ -322,6 +331,10 @@ final class DiskTier: Sendable {
         jobs.withLock { $0.isStopping = true }
         for _ in threads.dropFirst() { jobsReady.signal() }
         for reader in threads.dropFirst() { reader.join() }
+        // Reads on callers' threads must be over before the directory is another's.
+        callerReads.stop()
+        for _ in 0..<max(1, options.readers) { permits.wait() }
+        callerReads.closeIdle()
         inbox.update { $0.isStopping = true }
         writer.join()
         directory.release()
@@ -401,7 +414,7 @@ final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
         case quarantines, orphansRemoved
-        case readBytes, writtenBytes, evictedBytes, deviceBytes
+        case readBytes, writtenBytes, evictedBytes, deviceBytes, recencyWrites
     }
 
     private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)

@@ -29,6 +29,9 @@ final class DiskTrimmer {
     /// Whether the last step stopped for its slice, not because there was nothing to do.
     private(set) var hasMore = false
 
+    /// Whether pages were given back that the file still has.
+    private var isShrinking = false
+
     /// Rows of flushed generations that were deleted since the last flush.
     private var sweptRows = 0
 
@@ -46,7 +49,7 @@ final class DiskTrimmer {
             if try trimOverLimits(index, writer) { hasMore = true }
             if try trimOld(index, writer) { hasMore = true }
             if try sweepFlushed(index, writer) { hasMore = true }
-            try giveSpaceBack(index, writer)
+            if try giveSpaceBack(index, writer) { hasMore = true }
         } catch {
             index.rollback()
             writer.filters.drop()
@@ -243,12 +246,21 @@ final class DiskTrimmer {
         return removed
     }
 
-    private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) {
+    /// Gives some free pages back to the file system; whether there are more.
+    ///
+    /// The file itself becomes shorter at a checkpoint: the last step makes one.
+    private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let limits = writer.disk.limits.withLock { $0 }
         if index.walBytes > Self.walBytesMax(limits) { _ = try index.checkpoint(.truncate) }
         // Keep some free pages for the next writes; give the rest back a little at a time.
         let kept = max(min(8 << 20, limits.bytesMax / 16), index.pageBytes / 16)
-        let isGenerous = index.freePages * index.pageSize > kept
-        if isGenerous { try index.incrementalVacuum(pages: Self.vacuumPagesPerStep) }
+        if index.freePages * index.pageSize > kept {
+            try index.incrementalVacuum(pages: Self.vacuumPagesPerStep)
+            isShrinking = true
+            return true
+        }
+        if isShrinking { _ = try index.checkpoint(.truncate) }
+        isShrinking = false
+        return false
     }
 }

@@ -22,6 +22,7 @@ extension DiskWriter {
                 shard.recency.removeAll(keepingCapacity: true)
                 return news
             }
+            disk.counters.add(news.count, to: .recencyWrites)
             for access in news {
                 try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
             }

@@ -134,6 +134,7 @@ extension DiskWriter {
                 shard.flights.removeAll()
             }
         }
+        disk.callerReads.closeIdle()
         disk.releaseWaiters()
         retryAt = memory.clock.now()
     }

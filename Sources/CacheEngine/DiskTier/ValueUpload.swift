@@ -30,6 +30,8 @@ final class ValueUpload: Sendable {
 
     static let chunkBytes = 256 << 10
     private static let waitingMax = 2
+    /// What an upload holds at most: the waiting chunks and the one being filled.
+    static let heldBytesMax = (waitingMax + 1) * chunkBytes
 
     let file: DraftFile
     private let valueBytes: Int

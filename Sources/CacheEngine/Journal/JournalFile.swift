@@ -98,6 +98,42 @@ struct JournalFile {
         return file
     }
 
+    /// What a look at a journal found.
+    struct Inspection: Sendable, Equatable {
+        var isBarred = false
+        /// It should be replayed and cannot be read.
+        var isLost = false
+        /// Changes that the index does not have.
+        var records = 0
+        /// Value files that those refer to.
+        var files: Set<UInt64> = []
+    }
+
+    /// Looks at the journal in `descriptor` (owned; closed here) without changing it.
+    static func inspect(
+        descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
+    ) throws(Failure) -> Inspection {
+        defer { close(descriptor) }
+        var found = Inspection()
+        switch try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
+        case .lost: found.isLost = true
+        case .ofAnotherBoot(let isBarred): found.isBarred = isBarred
+        case .whole(let file):
+            found.isBarred = file.isBarred
+            let journal = Journal(file) {}
+            var position = file.tail
+            while position < file.head {
+                position = journal.normalized(position)
+                if position >= file.head { break }
+                let header = journal.record(at: position).header
+                found.records += 1
+                if header.kind == JournalHeader.Kind.fileEntry.rawValue { found.files.insert(header.generation) }
+                position += UInt64(header.recordBytes)
+            }
+        }
+        return found
+    }
+
     private init(capacity: Int, seed: UInt64, mapping: UnsafeMutableRawPointer) {
         self.capacity = capacity
         self.seed = seed

@@ -39,8 +39,12 @@ public struct EntryDraft: ~Copyable {
     /// They hold a pin, so they must not be released under a shard's lock.
     private var retiredSplices: [SpliceRequest] = []
 
-    init(_ block: EntryBlock, valueBytes: Int, upload: ValueUpload?) {
-        hash = block.hash
+    /// What it takes of the budget for values on their way in.
+    private var charge: BodyCharge?
+
+    init(_ block: EntryBlock, hash: UInt64, valueBytes: Int, upload: ValueUpload?, charge: BodyCharge? = nil) {
+        self.charge = charge
+        self.hash = hash
         self.valueBytes = valueBytes
         storedBytes = valueBytes
         body = upload.map { .upload(block, $0) } ?? .memory(block)
@@ -48,7 +52,7 @@ public struct EntryDraft: ~Copyable {
 
     /// A draft of a joined value whose file is written.
     init(joined file: DraftFile, block: EntryBlock) {
-        hash = block.hash
+        hash = file.hash
         valueBytes = block.valueBytes
         storedBytes = block.valueBytes
         filled = block.valueBytes
@@ -190,6 +194,7 @@ public struct EntryDraft: ~Copyable {
             block.file = FileReference(generation: generation, sum: finished.valueSum)
         }
         body = .spent
+        charge = nil
         return block
     }
 
@@ -200,6 +205,7 @@ public struct EntryDraft: ~Copyable {
         case .file, .spent: break
         }
         body = .spent
+        charge = nil
         splice = nil
         retiredSplices = []
     }

@@ -8,27 +8,31 @@
 import Glibc
 import Primitives
 
-/// Hash table from a key's 64-bit hash to blocks; chains run through `EntryBlock.chain`.
+/// Hash table from the low bits of a key's hash to blocks of one heap; chains run through `EntryBlock.chain`.
 @safe
 struct EntryTable: ~Copyable {
-    private typealias Bucket = EntryBlock?
+    /// Where the first block of a chain lies in the heap: in steps of 8 bytes from 1 on, 0 for none.
+    private typealias Bucket = UInt32
 
     // SAFETY: arrays of `mask + 1` buckets, calloc'd here and freed in `deinit` or when the last bucket has moved.
-    // A zeroed bucket is a valid nil: `EntryBlock?` is a single pointer.
     private var buckets: UnsafeMutablePointer<Bucket>
-    private var mask: UInt64
+    private var mask: UInt32
     private var oldBuckets: UnsafeMutablePointer<Bucket>?
-    private var oldMask: UInt64 = 0
+    private var oldMask: UInt32 = 0
     /// Buckets of the old array below this index have moved.
-    private var moved: UInt64 = 0
+    private var moved: UInt32 = 0
+    // SAFETY: one step before the heap whose blocks are in the table; used with what `place` made of such a block.
+    private let origin: UnsafeMutableRawPointer
     private(set) var count = 0
 
     private static let initialBuckets = 1024
     private static let bucketsMovedPerOperation = 4
 
-    init() {
+    /// A table for blocks of the heap that begins at `base`.
+    init(base: UnsafeMutableRawPointer) {
+        unsafe origin = base - 8
         unsafe buckets = Self.allocate(Self.initialBuckets)
-        mask = UInt64(Self.initialBuckets - 1)
+        mask = UInt32(Self.initialBuckets - 1)
         unsafe oldBuckets = nil
     }
 
@@ -44,9 +48,27 @@ struct EntryTable: ~Copyable {
         return unsafe memory.bindMemory(to: Bucket.self, capacity: count)
     }
 
+    /// Bytes of the bucket arrays.
+    var bytes: Int {
+        let old = unsafe oldBuckets == nil ? 0 : Int(oldMask) + 1
+        return (Int(mask) + 1 + old) * MemoryLayout<Bucket>.stride
+    }
+
+    @inline(__always)
+    private func block(at bucket: Bucket) -> EntryBlock? {
+        if bucket == 0 { return nil }
+        return unsafe EntryBlock(raw: (origin + Int(bucket) &* 8).assumingMemoryBound(to: EntryHeader.self))
+    }
+
+    @inline(__always)
+    private func place(of block: EntryBlock?) -> Bucket {
+        guard let block else { return 0 }
+        return unsafe Bucket(truncatingIfNeeded: (UnsafeMutableRawPointer(block.raw) - origin) / 8)
+    }
+
     /// The bucket that holds, or would hold, `hash`.
     @inline(__always)
-    private func slot(_ hash: UInt64) -> UnsafeMutablePointer<Bucket> {
+    private func slot(_ hash: UInt32) -> UnsafeMutablePointer<Bucket> {
         if let old = unsafe oldBuckets {
             let index = hash & oldMask
             if index >= moved { return unsafe old + Int(index) }
@@ -57,7 +79,8 @@ struct EntryTable: ~Copyable {
     /// The block with this key, or nil.
     @inline(__always)
     func find(_ hash: UInt64, _ key: UnsafeRawBufferPointer) -> EntryBlock? {
-        var block = unsafe slot(hash).pointee
+        let hash = UInt32(truncatingIfNeeded: hash)
+        var block = block(at: unsafe slot(hash).pointee)
         while let candidate = block {
             if unsafe candidate.hash == hash && candidate.hasKey(key) { return candidate }
             block = candidate.chain
@@ -66,8 +89,11 @@ struct EntryTable: ~Copyable {
     }
 
     /// When the entry with this hash was last used, in boot seconds; nil if there is none.
+    ///
+    /// Told by the low bits of the hash, so with luck that of another entry: for recency only.
     func lastAccess(_ hash: UInt64) -> UInt32? {
-        var block = unsafe slot(hash).pointee
+        let hash = UInt32(truncatingIfNeeded: hash)
+        var block = block(at: unsafe slot(hash).pointee)
         while let candidate = block {
             if candidate.hash == hash { return candidate.accessed }
             block = candidate.chain
@@ -77,43 +103,49 @@ struct EntryTable: ~Copyable {
 
     /// Links a block whose key is not in the table.
     mutating func insert(_ block: EntryBlock) {
-        if count > mask, unsafe oldBuckets == nil { startGrowing() }
+        if count > Int(mask), unsafe oldBuckets == nil { startGrowing() }
         moveSomeBuckets()
         let slot = unsafe slot(block.hash)
-        block.chain = unsafe slot.pointee
-        unsafe slot.pointee = block
+        block.chain = self.block(at: unsafe slot.pointee)
+        unsafe slot.pointee = place(of: block)
         count &+= 1
     }
 
     /// Unlinks a block that is in the table.
     mutating func remove(_ block: EntryBlock) {
         moveSomeBuckets()
-        let slot = unsafe slot(block.hash)
+        invariant(replace(block, by: block.chain), "a block to be removed is not in its bucket")
+        block.chain = nil
         count &-= 1
-        if unsafe slot.pointee == block {
-            unsafe slot.pointee = block.chain
-            block.chain = nil
-            return
+    }
+
+    /// Lets what points to a block point to `other`; false if nothing does.
+    @inline(__always)
+    func replace(_ block: EntryBlock, by other: EntryBlock?) -> Bool {
+        let slot = unsafe slot(block.hash)
+        let sought = place(of: block)
+        if unsafe slot.pointee == sought {
+            unsafe slot.pointee = place(of: other)
+            return true
         }
-        var previous = unsafe slot.pointee
+        var previous = self.block(at: unsafe slot.pointee)
         while let candidate = previous {
             if candidate.chain == block {
-                candidate.chain = block.chain
-                block.chain = nil
-                return
+                candidate.chain = other
+                return true
             }
             previous = candidate.chain
         }
-        invariant(false, "a block to be removed is not in its bucket")
+        return false
     }
 
     private mutating func startGrowing() {
-        let newCount = Int(mask + 1) * 2
+        let newCount = (Int(mask) + 1) * 2
         unsafe oldBuckets = buckets
         oldMask = mask
         moved = 0
         unsafe buckets = Self.allocate(newCount)
-        mask = UInt64(newCount - 1)
+        mask = UInt32(newCount - 1)
     }
 
     @inline(__always)
@@ -125,12 +157,12 @@ struct EntryTable: ~Copyable {
         guard let old = unsafe oldBuckets else { return }
         var left = limit
         while left > 0, moved <= oldMask {
-            var block = unsafe old[Int(moved)]
+            var block = block(at: unsafe old[Int(moved)])
             while let current = block {
                 block = current.chain
                 let target = unsafe buckets + Int(current.hash & mask)
-                current.chain = unsafe target.pointee
-                unsafe target.pointee = current
+                current.chain = self.block(at: unsafe target.pointee)
+                unsafe target.pointee = place(of: current)
             }
             moved &+= 1
             left &-= 1
@@ -144,7 +176,7 @@ struct EntryTable: ~Copyable {
     /// Number of positions that `visit(position:)` accepts.
     ///
     /// Changes only when the table grows.
-    var positions: Int { unsafe Int((oldBuckets == nil ? mask : oldMask) + 1) }
+    var positions: Int { unsafe Int(oldBuckets == nil ? mask : oldMask) + 1 }
 
     /// Visits the blocks of one position, for slow scans in bounded steps.
     ///
@@ -152,12 +184,12 @@ struct EntryTable: ~Copyable {
     /// for accounting.
     func visit(position: Int, _ body: (EntryBlock) -> Void) {
         if let old = unsafe oldBuckets {
-            if UInt64(position) >= moved { return Self.visitChain(unsafe old[position], body) }
-            Self.visitChain(unsafe buckets[position], body)
-            return Self.visitChain(unsafe buckets[position + Int(oldMask) + 1], body)
+            if position >= Int(moved) { return Self.visitChain(block(at: unsafe old[position]), body) }
+            Self.visitChain(block(at: unsafe buckets[position]), body)
+            return Self.visitChain(block(at: unsafe buckets[position + Int(oldMask) + 1]), body)
         }
-        guard UInt64(position) <= mask else { return }
-        Self.visitChain(unsafe buckets[position], body)
+        guard position <= Int(mask) else { return }
+        Self.visitChain(block(at: unsafe buckets[position]), body)
     }
 
     /// Visits all positions that are `residue` modulo `modulus`, an earlier number of positions.

@@ -106,9 +106,12 @@ extension MemoryTier {
         return block
     }
 
+    /// The whole hash of a block's key.
+    func hash(_ block: EntryBlock) -> UInt64 { unsafe hash(block.key) }
+
     /// Puts what the block knows about its entry into a journal header.
     func describe(_ block: EntryBlock, in header: inout JournalHeader) {
-        header.hash = block.hash
+        header.hash = hash(block)
         header.cas = block.cas
         header.flags = block.flags
         header.marks = block.marks.persistent.rawValue
@@ -125,7 +128,7 @@ extension EntryBlock {
         // SAFETY: the caller owns this block, holds its shard's lock or has it pinned; the bytes are copied.
         let fresh = unsafe EntryBlock.make(
             key: Span(_unsafeBytes: key), extended: Span(_unsafeBytes: extended), storedValueBytes: valueBytes,
-            hash: hash)
+            hash: UInt64(hash))
         guard let fresh else { return nil }
         fresh.flags = flags
         fresh.deadline = deadline
@@ -205,7 +208,7 @@ extension Shard {
 
     /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
     private func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
-        guard let write = pending.find(block.hash), write.kind == .touch else { return }
+        guard let write = pending.find(hash(block)), write.kind == .touch else { return }
         let header = disk.journal.record(at: write.position).header
         block.deadline = disk.memory.deadline(of: EntryMetadata(header))
         block.cas = header.cas

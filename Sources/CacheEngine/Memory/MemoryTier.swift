@@ -33,7 +33,7 @@ final class MemoryTier: Sendable {
         let limits = Self.split(options, over: count)
         let release = DeferredRelease()
         self.release = release
-        shards = (0..<count).map { _ in Guarded(Shard(limits: limits, release: release), rank: .shard) }
+        shards = (0..<count).map { _ in Guarded(Shard(limits: limits, release: release, seed: seed), rank: .shard) }
         unsafe references = .allocate(capacity: count)
         for (index, shard) in shards.enumerated() {
             unsafe (references + index).initialize(to: .passUnretained(shard))
@@ -52,6 +52,8 @@ final class MemoryTier: Sendable {
         var count = 16
         // A value may take half of its shard, see `effectiveValueMax`.
         let shardBytesMin = max(4 << 20, 2 * min(options.valueBytesMax, 1 << 40))
+        // All of a shard's entries have to lie within the addresses of its heap.
+        while count < 1024, let bytes = options.bytesMax, bytes / count > EntryHeap.addressBytes / 2 { count *= 2 }
         while count > 1,
             (options.bytesMax ?? .max) / count < shardBytesMin || (options.entriesMax ?? .max) / count < 256
         {
@@ -98,9 +100,11 @@ final class MemoryTier: Sendable {
                 let wanted = Self.split(limits, over: shards.count)
                 var garbage = Garbage()
                 isDone = shard.withLock { shard in
+                    let now = clock.now()
                     shard.limits = shard.step(towards: wanted)
-                    shard.evictToFit(sparing: nil, now: clock.now(), garbage: &garbage, log: events)
-                    return shard.limits == wanted
+                    shard.evictToFit(sparing: nil, now: now, garbage: &garbage, log: events)
+                    return !shard.reduceWaste(for: 0, now: now, garbage: &garbage, log: events)
+                        && shard.limits == wanted
                 }
                 garbage.free()
             }

@@ -49,13 +49,13 @@ public final class PinnedEntry: Sendable {
 
     /// Pins a linked block; call under the lock of its shard.
     ///
-    /// Pins are 16 bits: a reader beyond that gets a copy of its own.
+    /// Pins are 15 bits: a reader beyond that gets a copy of its own.
     init(pinning linked: EntryBlock, shard: Guarded<Shard>) {
-        if linked.pins == .max, let copy = linked.copyWithValue() {
+        if linked.pins == EntryBlock.pinsMax, let copy = linked.copyWithValue() {
             block = copy
             self.shard = nil
         } else {
-            invariant(linked.pins < .max, "no memory for a value that 65,535 readers hold")
+            invariant(linked.pins < EntryBlock.pinsMax, "no memory for a value that 32,767 readers hold")
             linked.pins += 1
             block = linked
             self.shard = shard
@@ -77,11 +77,11 @@ public final class PinnedEntry: Sendable {
 
     deinit {
         guard let shard else { return block.free() }
-        let block = block
-        let isLast = shard.withLock { _ in
+        var garbage = Garbage()
+        shard.withLock { [block] shard in
             block.pins -= 1
-            return block.pins == 0 && block.marks.contains(.unlinked)
+            if block.pins == 0, block.marks.contains(.unlinked) { shard.free(block, into: &garbage) }
         }
-        if isLast { block.free() }
+        garbage.free()
     }
 }

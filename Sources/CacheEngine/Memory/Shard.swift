@@ -1,51 +1,13 @@
 // One shard of the memory tier: what a shard lock guards.
 //
 // Table, LRU list (newest first), byte and entry counts, the limits that they are held to, writes pending in the
-// journal and disk lookups in flight. Nothing in here does I/O, waits or frees memory: unlinked blocks are handed out
-// in a `Garbage` chain, which the caller frees after it let go of the lock.
+// journal and disk lookups in flight. Nothing in here does I/O or waits; what malloc gave is handed out as `Garbage`,
+// which the caller frees after it let go of the lock. How entries come into the shard's heap, and how room is made for
+// them, is in `Shard+Room.swift`.
 
+import Glibc
+import Hashing
 import Primitives
-
-/// Blocks that were unlinked under a shard lock, to be freed outside it.
-///
-/// Chained through `EntryBlock.chain`.
-struct Garbage: ~Copyable, Sendable {
-    private var first: EntryBlock?
-    /// Who frees instead of the caller, if something large was collected.
-    private var release: DeferredRelease?
-    /// Bytes of what is large.
-    private var largeBytes = 0
-
-    init() { first = nil }
-
-    mutating func add(_ block: EntryBlock) {
-        block.chain = first
-        first = block
-    }
-
-    /// Adds a large block: all that was collected is freed in the background, if that has room.
-    mutating func add(_ block: EntryBlock, bytes: Int, to release: DeferredRelease) {
-        add(block)
-        self.release = release
-        largeBytes += bytes
-    }
-
-    /// Frees all collected blocks.
-    consuming func free() {
-        guard let first else { return }
-        if let release, release.take(first, bytes: largeBytes) { return }
-        Self.free(first)
-    }
-
-    /// Frees a chain of blocks.
-    static func free(_ chain: EntryBlock) {
-        var block = Optional(chain)
-        while let current = block {
-            block = current.chain
-            current.free()
-        }
-    }
-}
 
 /// Limits of one shard; nil is unlimited.
 struct ShardLimits: Sendable, Equatable {
@@ -57,10 +19,16 @@ struct ShardLimits: Sendable, Equatable {
 ///
 /// Lives inside a `Guarded` of rank `.shard`.
 struct Shard: ~Copyable {
-    var table = EntryTable()
-    private var newest: EntryBlock?
-    private(set) var oldest: EntryBlock?
-    private(set) var bytes = 0
+    var heap = EntryHeap()
+    var table: EntryTable
+    var newest: EntryBlock?
+    var oldest: EntryBlock?
+    /// What the entries cost.
+    var bytes = 0
+    /// What their values that lie apart take of it.
+    var apartBytes = 0
+    /// Entries of flushes that are not freed yet: the oldest of each, the others by `newer`.
+    var flushedEntries: [EntryBlock] = []
     var limits: ShardLimits
     var pending = PendingTable()
     /// Disk lookups under way, and finished ones whose "absent" is still being used as proof.
@@ -85,45 +53,35 @@ struct Shard: ~Copyable {
     /// Keys that were seen lately; nil if nobody asks.
     var seen: SeenKeys?
 
-    private let release: DeferredRelease
+    let release: DeferredRelease
+    /// Of the hash of keys.
+    private let seed: UInt64
 
-    init(limits: ShardLimits, release: DeferredRelease) {
+    init(limits: ShardLimits, release: DeferredRelease, seed: UInt64 = 0) {
         self.limits = limits
         self.release = release
+        self.seed = seed
+        table = unsafe EntryTable(base: heap.base)
     }
 
-    // MARK: LRU list and table
-
-    /// Links `block` as the most recently used entry.
-    ///
-    /// Its key must not be present.
-    mutating func link(_ block: EntryBlock) {
-        table.insert(block)
-        pushNewest(block)
-        bytes &+= block.accountedBytes
-    }
-
-    /// Unlinks `block`; frees it through `garbage` unless a reader has it pinned (the last reader frees it then).
-    mutating func unlink(_ block: EntryBlock, into garbage: inout Garbage) {
-        table.remove(block)
-        detach(block)
-        let accounted = block.accountedBytes
-        bytes &-= accounted
-        if block.pins > 0 {
-            block.marks.insert(.unlinked)
-        } else if accounted >= DeferredRelease.blockBytesMin {
-            garbage.add(block, bytes: accounted, to: release)
-        } else {
-            garbage.add(block)
+    deinit {
+        // SAFETY: the heap's slots go with it; readers that have something pinned keep the shard.
+        for first in flushedEntries + [oldest].compactMap(\.self) {
+            var block = Optional(first)
+            while let current = block {
+                block = current.newer
+                if let value = unsafe current.valueApart { unsafe Glibc.free(value) }
+            }
         }
     }
 
-    /// Takes an evicted block out, without pins, for its new owner.
-    mutating func detach(evicted block: EntryBlock) {
-        table.remove(block)
-        detach(block)
-        bytes &-= block.accountedBytes
-    }
+    /// The whole hash of a block's key.
+    func hash(_ block: EntryBlock) -> UInt64 { unsafe hash(of: block.key) }
+
+    /// The hash of a key.
+    func hash(of key: UnsafeRawBufferPointer) -> UInt64 { unsafe xxh3(key, seed: seed) }
+
+    // MARK: LRU list and table
 
     /// Makes `block` the most recently used entry.
     @inline(__always)
@@ -136,7 +94,7 @@ struct Shard: ~Copyable {
     }
 
     @inline(__always)
-    private mutating func pushNewest(_ block: EntryBlock) {
+    mutating func pushNewest(_ block: EntryBlock) {
         block.newer = nil
         block.older = newest
         newest?.newer = block
@@ -145,7 +103,7 @@ struct Shard: ~Copyable {
     }
 
     @inline(__always)
-    private mutating func detach(_ block: EntryBlock) {
+    mutating func detach(_ block: EntryBlock) {
         if let newer = block.newer { newer.older = block.older } else { newest = block.older }
         if let older = block.older { older.newer = block.newer } else { oldest = block.newer }
         block.newer = nil
@@ -203,16 +161,7 @@ struct Shard: ~Copyable {
         }
     }
 
-    // MARK: Room
-
-    /// Evicts least recently used entries until the limits hold, sparing `spared` (the entry just written).
-    mutating func evictToFit(
-        sparing spared: EntryBlock?, now: Instant, garbage: inout Garbage, log: EventLog
-    ) {
-        while isOverLimit, let victim = oldest, victim != spared {
-            evict(victim, now: now, garbage: &garbage, log: log)
-        }
-    }
+    // MARK: Leaving
 
     /// Limits between what is there now and `wanted`: at most some hundred entries have to go.
     func step(towards wanted: ShardLimits) -> ShardLimits {
@@ -223,12 +172,6 @@ struct Shard: ~Copyable {
 
     /// Some hundred small entries.
     private static let bytesPerStep = 64 << 10
-
-    private var isOverLimit: Bool {
-        if let limit = limits.bytes, bytes > limit { return true }
-        if let limit = limits.entries, entries > limit { return true }
-        return false
-    }
 
     /// Unlinks `victim` for room, or as expired if its time is over, and remembers its last access for the index.
     mutating func evict(_ victim: EntryBlock, now: Instant, garbage: inout Garbage, log: EventLog) {
@@ -252,7 +195,7 @@ struct Shard: ~Copyable {
         guard block.marks.contains(.fetched), recency.count < Self.recencyMax else { return }
         let age = RecencyRule.minutes(block.accessed) &- block.knownAccess
         guard age >= RecencyRule.granularityMinutes || !block.marks.contains(.readMarkOnDisk) else { return }
-        recency.append((block.hash, max(block.accessed, block.written &+ 1)))
+        recency.append((hash(block), max(block.accessed, block.written &+ 1)))
     }
 
     /// Remembers the last accesses of the most recently used entries, as many as there is room for.
@@ -275,12 +218,13 @@ struct Shard: ~Copyable {
         }
     }
 
-    private mutating func rememberFlushed() {
+    mutating func rememberFlushed() {
         flushed = .init(repeating: 0)
         var block = newest
         var left = flushed.count
         while left > 0, let current = block {
-            flushed[Int(current.hash & 63)] = current.hash
+            let hash = hash(current)
+            flushed[Int(hash & 63)] = hash
             block = current.older
             left -= 1
         }
@@ -293,17 +237,6 @@ struct Shard: ~Copyable {
         flushed[Int(hash & 63)] = 0
         counters.flushedLookups += 1
     }
-
-    /// Takes all entries out in O(1); the caller frees them in the background with `DetachedEntries`.
-    mutating func detachAll() -> DetachedEntries {
-        rememberFlushed()
-        let detached = DetachedEntries(oldest: oldest, count: entries)
-        table = EntryTable()
-        newest = nil
-        oldest = nil
-        bytes = 0
-        return detached
-    }
 }
 
 /// How coarse access times on disk are.
@@ -313,29 +246,4 @@ enum RecencyRule {
 
     /// Minutes of the boot clock, truncated to what a block keeps.
     static func minutes(_ bootSeconds: UInt32) -> UInt16 { UInt16(truncatingIfNeeded: bootSeconds / 60) }
-}
-
-/// The entries of a flushed shard, on their way to be freed.
-///
-/// They are out of reach of new lookups; pins keep single blocks alive, so each block is given up under the shard's
-/// lock.
-struct DetachedEntries: Sendable {
-    var oldest: EntryBlock?
-    var count: Int
-
-    /// Moves up to `limit` blocks into `garbage`.
-    ///
-    /// Call under the lock of the shard that they came from.
-    mutating func release(_ limit: Int, into garbage: inout Garbage) {
-        var left = limit
-        while left > 0, let block = oldest {
-            oldest = block.newer
-            block.newer = nil
-            block.older = nil
-            block.chain = nil
-            if block.pins == 0 { garbage.add(block) } else { block.marks.insert(.unlinked) }
-            count -= 1
-            left -= 1
-        }
-    }
 }

@@ -168,7 +168,7 @@ extension Cache {
                 shard.forEachOldestFirst { block in
                     entries += 1
                     bytes += block.accountedBytes
-                    if shard.table.find(block.hash, block.key) == block { found += 1 }
+                    if shard.table.find(shard.hash(block), block.key) == block { found += 1 }
                     return true
                 }
                 #expect(entries == shard.entries, comment, sourceLocation: sourceLocation)

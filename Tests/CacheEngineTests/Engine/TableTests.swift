@@ -45,68 +45,72 @@ import Testing
 }
 
 @Suite struct EntryTableTests {
-    private func block(_ number: Int, hash: UInt64) throws -> EntryBlock {
+    private func block(_ number: Int, hash: UInt64, in heap: inout EntryHeap) throws -> EntryBlock {
         let key = Array("key-\(number)".utf8)
-        let block = EntryBlock.make(key: key.span, extended: Span(), storedValueBytes: 0, hash: hash)
-        return try #require(block)
+        let made = EntryBlock.make(key: key.span, extended: Span(), storedValueBytes: 0, hash: hash)
+        let loose = try #require(made)
+        let slot = heap.allocate(loose.blockBytes)
+        let block = loose.copy(to: try #require(slot))
+        loose.free()
+        return block
     }
 
     @Test func `finds every block while it grows`() throws {
         var random = SeededRandom(seed: 8)
-        var table = EntryTable()
+        var heap = EntryHeap()
+        var table = EntryTable(base: heap.base)
         var blocks: [(key: [UInt8], block: EntryBlock)] = []
         for number in 0..<20_000 {
-            let block = try block(number, hash: random.next())
+            let block = try block(number, hash: random.next(), in: &heap)
             table.insert(block)
             blocks.append((Array("key-\(number)".utf8), block))
             let (key, probe) = blocks[random.below(blocks.count)]
-            #expect(key.withUnsafeBytes { table.find(probe.hash, $0) } == probe)
+            #expect(key.withUnsafeBytes { table.find(UInt64(probe.hash), $0) } == probe)
             if random.isOne(in: 3) {
                 let (key, gone) = blocks.remove(at: random.below(blocks.count))
+                let hash = UInt64(gone.hash)
                 table.remove(gone)
-                #expect(key.withUnsafeBytes { table.find(gone.hash, $0) } == nil)
-                gone.free()
+                #expect(key.withUnsafeBytes { table.find(hash, $0) } == nil)
+                heap.free(gone)
             }
         }
         #expect(table.count == blocks.count)
-        for (_, block) in blocks { block.free() }
     }
 
     @Test func `equal hashes are told apart by their keys`() throws {
-        var table = EntryTable()
-        let one = try block(1, hash: 42)
-        let two = try block(2, hash: 42)
+        var heap = EntryHeap()
+        var table = EntryTable(base: heap.base)
+        let one = try block(1, hash: 42, in: &heap)
+        let two = try block(2, hash: 42, in: &heap)
         table.insert(one)
         table.insert(two)
         #expect(Array("key-1".utf8).withUnsafeBytes { table.find(42, $0) } == one)
         #expect(Array("key-2".utf8).withUnsafeBytes { table.find(42, $0) } == two)
         table.remove(one)
         #expect(Array("key-2".utf8).withUnsafeBytes { table.find(42, $0) } == two)
-        one.free()
-        two.free()
     }
 
     /// A walk in steps, with growth between the steps.
     @Test func `a walk shows what stays exactly once`() throws {
         var random = SeededRandom(seed: 9)
-        var table = EntryTable()
+        var heap = EntryHeap()
+        var table = EntryTable(base: heap.base)
         var blocks: [EntryBlock] = []
         for number in 0..<1500 {
-            blocks.append(try block(number, hash: random.next()))
+            blocks.append(try block(number, hash: random.next(), in: &heap))
             table.insert(blocks[number])
         }
         let modulus = table.positions
-        var visits: [UInt64: Int] = [:]
+        var visits: [UInt32: Int] = [:]
         for residue in 0..<modulus {
             table.visit(residue: residue, modulus: modulus) { visits[$0.hash, default: 0] += 1 }
             for _ in 0..<5 {
-                blocks.append(try block(blocks.count, hash: random.next()))
+                blocks.append(try block(blocks.count, hash: random.next(), in: &heap))
                 table.insert(blocks[blocks.count - 1])
             }
         }
         #expect(table.positions > modulus)
         for block in blocks[..<1500] { #expect(visits[block.hash] == 1) }
-        for block in blocks { block.free() }
     }
 }
 
