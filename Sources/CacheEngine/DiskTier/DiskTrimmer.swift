@@ -60,6 +60,7 @@ final class DiskTrimmer {
             writer.filters.drop()
             writer.disk.counters.add(to: .writeErrors)
             if error.kind == .corrupt { writer.degrade("\(error)") }
+            if writer.disk.waitsForCommit, error.isSyncFailure { writer.giveUp(error) }
         }
     }
 
