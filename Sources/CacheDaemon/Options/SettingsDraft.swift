@@ -186,7 +186,7 @@ struct SettingsDraft: Sendable {
         }
         guard let first = settings.exposedAddresses.first else { return }
         blame(
-            ["listen"],
+            ["listen", "admin"],
             "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
                 + "the network is trusted")
     }
