@@ -3,7 +3,8 @@
 #   docker build -t cache-daemon .
 #   docker run -p 11211:11211 -v cache:/var/cache/cache-daemon cache-daemon --memory 1GiB --disk 20GiB
 #
-# Inside, it listens on every address: publish the port to trusted networks only, or set --auth-file or TLS.
+# Inside, it listens on every address without accounts: publish the port to trusted networks only, or see "TLS" and
+# "Accounts" in docs/OPERATIONS.md.
 FROM swift:6.3-bookworm AS build
 RUN apt-get update -q && apt-get install -y -q --no-install-recommends make git pkg-config binutils dpkg-dev \
     libevent-dev libsqlite3-dev libxxhash-dev libinih-dev libssl-dev
@@ -26,4 +27,4 @@ EXPOSE 11211 11212
 # The daemon stops on SIGTERM and writes back what its journal holds.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s CMD ["cache-stats", "check"]
-ENTRYPOINT ["cache-daemon", "--listen", "0.0.0.0:11211", "--admin", "0.0.0.0:11212"]
+ENTRYPOINT ["cache-daemon", "--listen", "0.0.0.0:11211", "--allow-insecure", "--admin", "0.0.0.0:11212"]

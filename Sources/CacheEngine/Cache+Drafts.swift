@@ -24,8 +24,7 @@ extension Cache {
         else { return nil }
         block.flags = flags
         block.deadline = capped(deadline)
-        return EntryDraft(
-            block, hash: hash, valueBytes: valueBytes, upload: nil, charge: bodies.charge(valueBytes))
+        return EntryDraft(block, hash: hash, valueBytes: valueBytes, upload: nil, charge: bodies.charge(valueBytes))
     }
 
     /// The disk tier, while it takes writes.
@@ -58,8 +57,7 @@ extension Cache {
             block: nil, disk: disk)
         let upload = ValueUpload(file: file, valueBytes: valueBytes, disk: disk)
         let held = min(valueBytes, ValueUpload.heldBytesMax)
-        return EntryDraft(
-            stub, hash: hash, valueBytes: valueBytes, upload: upload, charge: bodies.charge(held))
+        return EntryDraft(stub, hash: hash, valueBytes: valueBytes, upload: upload, charge: bodies.charge(held))
     }
 
     /// A deadline within the longest TTL; the default TTL for `.never`.
@@ -225,7 +223,9 @@ extension Cache {
 
     /// Completes `waiter` when everything applied so far is durable: `.retry`, or `.failed` if it never will be.
     public func commitBarrier(_ waiter: Waiter) {
-        guard let disk, disk.isServing else { return waiter.complete(.retry) }
-        disk.commitBarrier(waiter)
+        guard let disk else { return waiter.complete(.retry) }
+        if disk.isServing { return disk.commitBarrier(waiter) }
+        // Memory only, for now: what is on disk must not be believed after a power loss either.
+        waiter.complete(disk.barHolds.load(ordering: .acquiring) ? .retry : .failed)
     }
 }

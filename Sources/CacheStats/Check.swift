@@ -1,6 +1,6 @@
 // `check`: one line and an exit code, as Nagios and its kin want them.
 //
-// CRITICAL: no answer, the disk tier is not ok, or the hit ratio is below its bound. WARNING: a kind of request is slow,
+// CRITICAL: no answer, the disk tier is not ok, or the hit ratio is below its bound. WARNING: some requests are slow,
 // connections are refused, or the disk tier has had errors. UNKNOWN: the server does not tell what is asked for.
 
 import CacheClient

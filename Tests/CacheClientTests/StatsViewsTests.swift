@@ -50,7 +50,8 @@ struct TopPageTests {
             let sample = Sample(
                 time: Instant(milliseconds: Int64(second) * 1000),
                 statistics: statistics(
-                    "uptime 9\nget_hits \(second * 80)\nget_misses \(second * 20)\nmemory_bytes 5\nmemory_limit_bytes 10"
+                    "uptime 9\nget_hits \(second * 80)\nget_misses \(second * 20)\n"
+                        + "memory_bytes 5\nmemory_limit_bytes 10"
                 ))
             page.take(
                 sample,

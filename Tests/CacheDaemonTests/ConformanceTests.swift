@@ -29,6 +29,7 @@ struct ConformanceTests {
             ["operator-tools"],
             ["admin"],
             ["stats"],
+            ["guides"],
             ["service"],
             ["badinput"],
             ["differential", "--commands", "20000"],

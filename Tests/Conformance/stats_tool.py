@@ -113,7 +113,8 @@ class Tool:
 
     def check_check(self):
         done = self.run("check", "--min-hit-ratio", "1", "--max-latency", "10s")
-        expect_true(done.returncode == 0 and re.match(r"CACHE OK - all is well \| hit_ratio=", done.stdout), done.stdout)
+        expect(done.returncode, 0, done.stdout)
+        expect_true(re.match(r"CACHE OK - all is well \| hit_ratio=", done.stdout), done.stdout)
         done = self.run("check", "--min-hit-ratio", "99.9")
         expect_true(done.returncode == 2 and "CACHE CRITICAL - hit ratio" in done.stdout, done.stdout)
         nobody = f"127.0.0.1:{server.free_port()}"
@@ -123,7 +124,8 @@ class Tool:
         expect(self.run("summary", "--nope").returncode, 64, "the exit status for wrong usage")
 
     def check_watch(self):
-        process = subprocess.Popen([self.path, self.address, "watch", "--count", "1"], stdout=subprocess.PIPE, text=True)
+        command = [self.path, self.address, "watch", "--count", "1"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         with self.daemon.connect() as client:
             deadline = time.monotonic() + 10
             while process.poll() is None and time.monotonic() < deadline:

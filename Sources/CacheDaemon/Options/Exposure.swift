@@ -10,7 +10,10 @@ extension Settings {
     /// Addresses that other machines reach while nothing keeps strangers out.
     var exposedAddresses: [ListenAddress] {
         if allowsInsecure { return [] }
-        return listen.filter { !$0.isLoopback && !isProtected($0) }
+        var exposed = listen.filter { !$0.isLoopback && !isProtected($0) }
+        // Nothing protects the admin port, which shows names of keys.
+        if case .tcp(let address) = admin, !address.isLoopback { exposed.append(address) }
+        return exposed
     }
 
     /// Whether clients of `address` have to prove something.

@@ -42,9 +42,7 @@ public struct EntryDraft: ~Copyable {
     /// What it takes of the budget for values on their way in.
     private var charge: BodyCharge?
 
-    init(
-        _ block: EntryBlock, hash: UInt64, valueBytes: Int, upload: ValueUpload?, charge: BodyCharge? = nil
-    ) {
+    init(_ block: EntryBlock, hash: UInt64, valueBytes: Int, upload: ValueUpload?, charge: BodyCharge? = nil) {
         self.charge = charge
         self.hash = hash
         self.valueBytes = valueBytes

@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    /// Half an hour of reads, a tenth of the keys in memory.
+    /// Ten minutes of two hundred reads a second, a tenth of the keys in memory.
     @Test func `a read costs less than a twentieth of a write under Zipf's law`() throws {
         let keys = 2000
         let reads = 120_000
@@ -44,17 +44,14 @@ import Testing
         var random = SeededRandom(seed: 5)
         for read in 0..<reads {
             #expect(fixture.cache.value(forKey: "k\(zipf.rank(&random))") != nil)
-            // Access times travel with the batches of writes.
-            if read % 500 == 0 {
-                try fixture.cache.set([1], forKey: "written")
-                fixture.cache.settleIndex()
-            }
-            if read % 64 == 0 { fixture.clock.advance(milliseconds: Int64(1_800_000 * 64 / reads)) }
+            if read % 64 == 0 { fixture.clock.advance(milliseconds: Int64(600_000 * 64 / reads)) }
+            // The background trim, every minute.
+            if read % (reads / 10) == 0 { fixture.settle() }
         }
         fixture.settle()
         let disk = try #require(fixture.cache.statistics().disk)
         #expect(disk.reads > reads / 10, "\(disk.reads) reads of the disk prove little")
         #expect(disk.recencyWrites < reads / 20, "\(disk.recencyWrites) writes for \(reads) reads")
-        #expect(disk.recencyWrites > 0)
+        #expect(disk.recencyWrites > 100)
     }
 }

@@ -1,0 +1,206 @@
+"""The guides' snippets at work: Django, PHP sessions, nginx, and the contributed dashboards and rules.
+
+Each snippet is taken from its guide in docs/guides, with the port of the daemon under test put in, and used by the
+unmodified software; what is not installed is skipped, with a line that says so.
+"""
+
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+
+import clients_more
+import server
+from report import Skipped, expect, expect_true
+
+GUIDES = os.path.join(server.ROOT, "docs", "guides")
+CONTRIB = os.path.join(server.ROOT, "contrib")
+NGINX_MODULE = "/usr/lib/nginx/modules/ngx_http_memc_module.so"
+
+DJANGO = """
+import django
+from django.conf import settings
+{snippet}
+settings.configure(CACHES=CACHES, SESSION_ENGINE=SESSION_ENGINE)
+django.setup()
+from django.core.cache import cache
+from importlib import import_module
+cache.set("a", {{"b": [1, 2]}}, 60)
+assert cache.get("a") == {{"b": [1, 2]}}
+assert cache.add("a", 1) is False and cache.add("n", 1) is True
+assert cache.incr("n") == 2 and cache.touch("n", 100) is True
+assert cache.get_many(["a", "n", "x"]) == {{"a": {{"b": [1, 2]}}, "n": 2}}
+cache.set_many({{"p": "q" * 500000, "r": None}})
+assert len(cache.get("p")) == 500000
+cache.delete_many(["a", "n"])
+assert cache.get("a") is None
+session = import_module(SESSION_ENGINE).SessionStore()
+session["user"] = 7
+session.save()
+assert import_module(SESSION_ENGINE).SessionStore(session.session_key)["user"] == 7
+print("fine")
+"""
+PHP = "session_id('s1'); session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo $_SESSION['n'];"
+
+
+def run(context):
+    report = context.report
+    report.suite = "guides"
+    if not context.daemon_path:
+        report.line("skip guides: no daemon")
+        return
+    with server.Daemon(context.daemon_path) as daemon:
+        for name, check in (("django", django), ("php", php), ("nginx", nginx)):
+            with report.case(f"{name}: the snippet of its guide works, across a restart of the daemon"):
+                check(daemon)
+    with report.case("alert rules and Grafana panels use metrics that exist, and are well-formed"):
+        contributed()
+
+
+def snippet(guide, language, daemon):
+    """The first block of the language in the guide, with the daemon's port."""
+    with open(os.path.join(GUIDES, f"{guide}.md"), encoding="utf-8") as file:
+        block = re.search(rf"```{language}\n(.*?)```", file.read(), re.DOTALL).group(1)
+    return block.replace("11211", str(daemon.address[1]))
+
+
+def restart(daemon):
+    expect(daemon.terminate(), 0, "the exit status")
+    port = daemon.address[1]
+    daemon.options = ["--listen", f"127.0.0.1:{port}"]
+    daemon.launch()
+    daemon.address = ("127.0.0.1", port)
+    daemon.wait_ready()
+
+
+def django(daemon):
+    python = clients_more.environment(["django", "pymemcache"], "django-python")
+    program = DJANGO.format(snippet=snippet("django", "python", daemon))
+    for _ in range(2):
+        done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60)
+        expect_true(done.stdout == "fine\n", done.stderr[-600:])
+        with daemon.connect() as client:
+            expect_true(client.stats()[b"curr_items"] != b"0", "entries")
+            client.command(b"flush_all")
+        restart(daemon)
+
+
+def php(daemon):
+    program = needed("php", "php-cli")
+    folder = tempfile.mkdtemp(prefix="php-")
+    try:
+        with open(os.path.join(folder, "sessions.ini"), "w", encoding="utf-8") as file:
+            file.write(snippet("php", "ini", daemon))
+        scan = subprocess.run([program, "--ini"], capture_output=True, text=True, check=True).stdout
+        usual = re.search(r"Scan for additional .ini files in: (\S+)", scan)
+        environment = {**os.environ, "PHP_INI_SCAN_DIR": f"{usual.group(1) if usual else ''}:{folder}"}
+
+        def visit():
+            done = subprocess.run(
+                [program, "-r", PHP], capture_output=True, text=True, timeout=30, env=environment)
+            if "memcached" not in subprocess.run([program, "-m"], capture_output=True, text=True).stdout:
+                raise Skipped("PHP has no memcached extension (Debian package php-memcached)")
+            return done.stdout + done.stderr
+
+        expect([visit(), visit()], ["1", "2"], "visits")
+        restart(daemon)
+        expect(visit(), "3", "the visit after the restart")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Application(http.server.BaseHTTPRequestHandler):
+    """The application behind nginx; it stores nothing."""
+
+    def do_GET(self):
+        body = b"from the application"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def nginx(daemon):
+    program = shutil.which("nginx") or "/usr/sbin/nginx"
+    if not os.access(program, os.X_OK) or not os.path.exists(NGINX_MODULE):
+        raise Skipped("nginx with its memc module is not installed (nginx-light, libnginx-mod-http-memc)")
+    folder = tempfile.mkdtemp(prefix="nginx-")
+    application = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Application)
+    threading.Thread(target=application.serve_forever, daemon=True).start()
+    port = server.free_port()
+    text = snippet("nginx", "nginx", daemon).replace("listen 8080", f"listen 127.0.0.1:{port}")
+    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{application.server_port}")
+    modules = "".join(f"load_module {path};\n" for path in ndk_modules())
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
+    with open(os.path.join(folder, "nginx.conf"), "w", encoding="utf-8") as file:
+        file.write(f"{modules}daemon off;\npid {folder}/pid;\nerror_log {folder}/log;\nevents {{}}\n"
+                   f"http {{\naccess_log off;\n{paths}{text}\n}}\n")
+    process = subprocess.Popen([program, "-p", folder, "-c", os.path.join(folder, "nginx.conf")],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}/page?x=1"
+        expect(fetch(url), b"from the application", "a page that is not cached")
+        with daemon.connect() as client:
+            client.set(f"http://127.0.0.1/page?x=1".encode(), b"from the cache " * 5000)
+        expect(fetch(url), b"from the cache " * 5000, "a page that is cached, in a file of the disk tier")
+        restart(daemon)
+        expect(fetch(url), b"from the cache " * 5000, "the page after the restart")
+    finally:
+        process.terminate()
+        process.wait(10)
+        application.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def ndk_modules():
+    folder = os.path.dirname(NGINX_MODULE)
+    return [path for path in (os.path.join(folder, "ndk_http_module.so"), NGINX_MODULE) if os.path.exists(path)]
+
+
+def fetch(url):
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def contributed():
+    with open(os.path.join(server.ROOT, "docs", "METRICS.md"), encoding="utf-8") as file:
+        known = set(re.findall(r"^\| `(\w+)` \|", file.read(), re.MULTILINE))
+    with open(os.path.join(CONTRIB, "grafana", "cache-daemon.json"), encoding="utf-8") as file:
+        board = json.load(file)
+    with open(os.path.join(CONTRIB, "prometheus", "cache-daemon.rules.yml"), encoding="utf-8") as file:
+        rules = file.read()
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    expressions += re.findall(r"expr: (?:\|\n)?((?:.|\n)*?)(?:for:|labels:)", rules)
+    used = {name for text in expressions for name in re.findall(r"\b(?:cache_daemon|process)_\w+", text)}
+    plain = {re.sub(r"_(total|info|bucket)$", "", name) for name in used}
+    expect_true(len(used) > 20 and plain <= known, f"unknown: {plain - known}")
+    tool = shutil.which("promtool")
+    if tool is None:
+        raise Skipped("promtool is not installed (Debian package prometheus)")
+    path = os.path.join(CONTRIB, "prometheus", "cache-daemon.rules.yml")
+    done = subprocess.run([tool, "check", "rules", path], capture_output=True, text=True, timeout=30)
+    expect(done.returncode, 0, done.stdout + done.stderr)
+
+
+def needed(program, package):
+    path = shutil.which(program)
+    if path is None:
+        raise Skipped(f"{program} is not installed (Debian package {package})")
+    return path
