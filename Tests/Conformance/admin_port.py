@@ -66,7 +66,9 @@ def load(daemon):
             time.sleep(0.05)
         for _ in range(4):
             for number in range(0, 6000, 3):
-                client.send(b"mg key-%d v q\r\nmg loved q\r\nmg absent-%d q\r\n" % (number, number))
+                # The last one stored is in memory, and stays there because it is asked for.
+                client.send(b"mg key-5999 s q\r\nmg loved q\r\nmg loved q\r\n")
+                client.send(b"mg key-%d v q\r\nmg absent-%d q\r\n" % (number, number))
             client.send(b"mn\r\n")
             while client.line() != b"MN":
                 pass
