@@ -178,8 +178,7 @@ struct SettingsDraft: Sendable {
         if settings.tls.isDemanded, !settings.tls.isOn {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
-        guard let first = settings.exposedAddresses.first else { return }
-        if case .tcp(let admin) = settings.admin, admin == first {
+        if case .tcp(let admin) = settings.admin, !admin.isLoopback, !settings.allowsInsecure {
             return blame(
                 ["admin"],
                 "other machines could read names of keys at \(admin), which asks for no password: use a loopback "
