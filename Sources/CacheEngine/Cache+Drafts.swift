@@ -223,7 +223,9 @@ extension Cache {
 
     /// Completes `waiter` when everything applied so far is durable: `.retry`, or `.failed` if it never will be.
     public func commitBarrier(_ waiter: Waiter) {
-        guard let disk, disk.isServing else { return waiter.complete(.retry) }
-        disk.commitBarrier(waiter)
+        guard let disk else { return waiter.complete(.retry) }
+        if disk.isServing { return disk.commitBarrier(waiter) }
+        // Memory only, for now: what is on disk must not be believed after a power loss either.
+        waiter.complete(disk.barHolds.load(ordering: .acquiring) ? .retry : .failed)
     }
 }

@@ -43,6 +43,11 @@ public struct SQLiteError: Error, Sendable, Equatable {
         case other
     }
 
+    /// Whether `code` says that the device failed to sync: what was to be synced may be gone, whatever comes later.
+    public static func isSyncFailure(code: Int32) -> Bool {
+        code == SQLITE_IOERR | 4 << 8 || code == SQLITE_IOERR | 5 << 8
+    }
+
     /// The code without its extension.
     public var primaryCode: Int32 { code & 0xff }
 

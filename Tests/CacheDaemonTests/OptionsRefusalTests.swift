@@ -148,6 +148,16 @@ struct OptionsRefusalTests {
         #expect(lines.count == 1 && lines[0].hasPrefix("--listen: other machines could use "), "\(lines)")
     }
 
+    @Test func theAdminPortIsForThisMachine() throws {
+        for address in ["127.0.0.1:5", "[::1]:5", "localhost", "unix:/a"] { _ = try settings(["--admin", address]) }
+        _ = try settings(["--admin", "0.0.0.0:5", "--allow-insecure"])
+        guard case .refuse(let lines) = launch(["--admin", "0.0.0.0:5", "-Y", "/accounts"]) else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(lines.count == 1 && lines[0].hasPrefix("--admin: other machines could read"), "\(lines)")
+    }
+
     @Test func plainListenersAreMarked() throws {
         let listen = try settings(["-l", "notls:127.0.0.1:5,127.0.0.2"]).listen
         #expect(listen.map(\.isPlain) == [true, false])

@@ -49,6 +49,8 @@ COUNTERS = (
 
 def run(context):
     count = context.options.commands
+    with context.report.case("memcached's accidents are recognized, and a key that we lose is none"):
+        recognition()
     for what, other, generator, share in (
         ("classic commands", context.memcached, Generator, 1.0),
         ("meta and classic commands, against the newest memcached,", context.newest, MetaGenerator, 1.0),
@@ -163,16 +165,39 @@ def is_held_entry(request, ours, theirs, history):
     )
 
 
+ABSENT = frozenset({b"NOT_FOUND", b"EN", b"NF"})
+# Our first word and memcached's, where the one is said of a key that holds nothing and the other of one that does.
+ABSENT_AND_PRESENT = frozenset(
+    {
+        (b"STORED", b"NOT_STORED"),
+        (b"NOT_STORED", b"STORED"),
+        (b"HD", b"NS"),
+        (b"NS", b"HD"),
+        (b"END", b"VALUE"),
+    }
+)
+
+
+def says_absent(ours, theirs):
+    """Whether we answer as of a key that holds nothing, and memcached as of one that holds something."""
+    first = ours.split()[:1], theirs.split()[:1]
+    if not all(first):
+        return False
+    words = first[0][0], first[1][0]
+    fewer = ours.count(b"VALUE ") < theirs.count(b"VALUE ")
+    return words[0] != words[1] and (words[0] in ABSENT or words in ABSENT_AND_PRESENT) or fewer
+
+
 def is_flush_survivor(request, ours, theirs, history):
     """Whether memcached knows an entry that a flush_all of this round must have removed.
 
     Only where nothing has stored the key unconditionally since, so that our answer is the right one.
     """
     key = key_of(request)
-    if ours == theirs or key is None:
+    if ours == theirs or key is None or not says_absent(ours, theirs):
         return False
     for earlier in reversed(history[:-1]):
-        words = earlier.split(b"\n")[0].split()
+        words = earlier.split(b"\n")[0].split() or [b""]
         if words[0] == b"flush_all" and b"x" not in words:
             return True
         if words[0] == b"set" and key_of(earlier) == key:
@@ -180,6 +205,33 @@ def is_flush_survivor(request, ours, theirs, history):
         if words[0] == b"ms" and key_of(earlier) == key and not any(word[:1] in (b"M", b"C") for word in words[3:]):
             return False
     return False
+
+
+def recognition():
+    """Holds the two judgements on lost marks and survivors to made-up histories."""
+    flush, store, add = b"flush_all\r\n", b"set k 0 0 1\r\nx\r\n", b"add k 0 0 1\r\ny\r\n"
+    value = b"VALUE k 0 1\r\nx\r\nEND\r\n"
+    other = b"VALUE a 0 1\r\nx\r\n"
+    survivors = (
+        (True, add, b"STORED\r\n", b"NOT_STORED\r\n", [store, flush, b"\r\n"]),
+        (True, b"get a k\r\n", other + b"END\r\n", other + value, [flush]),
+        (False, add, b"STORED\r\n", b"NOT_STORED\r\n", [store]),
+        (False, b"get k\r\n", b"END\r\n", value, [flush, store]),
+        (False, b"get k\r\n", b"END\r\n", value, [b"flush_all x\r\n"]),
+        (False, b"get k\r\n", value, b"END\r\n", [flush]),
+        (False, b"incr k 1\r\n", b"5\r\n", NOT_NUMERIC, [flush]),
+    )
+    for wanted, request, ours, theirs, before in survivors:
+        judged = is_flush_survivor(request, ours, theirs, [*before, request])
+        expect(judged, wanted, f"survivor: {request!r} after {before!r}")
+    held = (
+        (True, b"mg k h\r\n", b"HD h1\r\n", b"HD h0\r\n", [b"ma k\r\n"]),
+        (False, b"mg k h\r\n", b"HD h1\r\n", b"HD h0\r\n", [b"ma j\r\n"]),
+        (False, b"mg k s h\r\n", b"HD s1 h1\r\n", b"HD s2 h0\r\n", [b"ma k\r\n"]),
+    )
+    for wanted, request, ours, theirs, before in held:
+        judged = is_held_entry(request, ours, theirs, [*before, request])
+        expect(judged, wanted, f"held entry: {request!r} after {before!r}")
 
 
 class Side:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 
@@ -25,6 +26,10 @@ def run(context):
             server = context.daemon(memory="8MiB", disk="64MiB", options=[
                 *["-t", "2", "--unix", os.path.join(folder, "socket")],
                 *["--tls-certificate", files.path("server.pem"), "--tls-key", files.path("server.key")]])
+            # Debian's valgrind gives up on Swift's debug information.
+            stripped = os.path.join(folder, "cache-daemon")
+            subprocess.run(["strip", "-g", "-o", stripped, server.path], check=True)
+            server.path = stripped
             report = os.path.join(server.home, "memcheck")
             server.launcher = ["valgrind", "--error-exitcode=9", f"--log-file={report}", "--leak-check=no", "-q"]
             server.wait_ready = lambda: wait(server, files)
@@ -59,7 +64,8 @@ def work(server, files, path):
                 connection.send(store_request(b"set", b"key-%d" % number, bytes(size)))
                 expect(connection.line(), b"STORED", "set")
             found = connection.many([b"key-%d" % number for number in range(300)])
-            expect(len(found), 300, "values")
+            # So slow a disk may let entries go, never change them.
+            expect_true(found and all(not value.data.strip(b"\0") for value in found.values()), "values that come back")
             for line in (b"incr key-1 5", b"touch key-2 100", b"delete key-3", b"mg key-4 v t f s k", b"ma n N0 J5",
                          b"md key-5 I T30", b"stats", b"lru_crawler metadump all", b"flush_all 100", b"version"):
                 connection.send(line + b"\r\nmn\r\n")

@@ -33,9 +33,13 @@ class TolerantWorker(LoudWorker):
     def exchange(self, connection):
         before = len(self.operations)
         begin = time.monotonic()
-        super().exchange(connection)
-        spent = time.monotonic() - begin
-        batch = self.operations[before:]
+        try:
+            super().exchange(connection)
+        finally:
+            self.note(self.operations[before:], time.monotonic() - begin)
+
+    def note(self, batch, spent):
+        """Takes what was refused out of what is certain; measures batches of gets."""
         for operation in batch:
             if isinstance(operation.reply, str) and operation.reply.startswith("SERVER_ERROR"):
                 operation.returned = NEVER

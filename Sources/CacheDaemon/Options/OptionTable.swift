@@ -30,7 +30,10 @@ extension OptionSpec {
         .option(
             "admin", flag: "admin", .network, .adminAddress, absence: "none", sample: "127.0.0.1:11212",
             "Address of the dashboard, /metrics and the probes over HTTP.",
-            "Who reaches it can read statistics and names of keys, and change nothing. Without a port, 11212."),
+            """
+            Who reaches it can read statistics and names of keys, and change nothing. Without a port, 11212. Other \
+            machines may reach it only with `allow_insecure`.
+            """),
         .option(
             "threads", flag: "threads", short: "t", .network, .count(\.threads, 1...256), absence: "one per core",
             sample: "4", "Worker threads.", "Each serves its share of the connections."),

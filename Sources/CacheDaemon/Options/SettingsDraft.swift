@@ -178,6 +178,12 @@ struct SettingsDraft: Sendable {
         if settings.tls.isDemanded, !settings.tls.isOn {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
+        if case .tcp(let admin) = settings.admin, !admin.isLoopback, !settings.allowsInsecure {
+            blame(
+                ["admin"],
+                "other machines could read names of keys at \(admin), which asks for no password: use a loopback "
+                    + "address behind a proxy, or allow_insecure = yes if the network is trusted")
+        }
         guard let first = settings.exposedAddresses.first else { return }
         blame(
             ["listen", "admin"],

@@ -166,6 +166,9 @@ final class DiskIndex {
 }
 
 extension DiskError {
+    /// Whether the device failed to sync.
+    var isSyncFailure: Bool { SQLiteError.isSyncFailure(code: code) }
+
     /// What `error` means for the index.
     init(_ error: SQLiteError) {
         let kind: Kind =

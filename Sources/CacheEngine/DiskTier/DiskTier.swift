@@ -99,6 +99,10 @@ final class DiskTier: Sendable {
     private let flushed: Atomic<UInt64>
     /// Set while the journal does not take writes: they are acknowledged without it and their rows barred.
     let isJournalClosed = Atomic<Bool>(false)
+    /// Whether every start, at durability `always` also one after a power loss, would see that the store is barred.
+    ///
+    /// While it would not, nothing may be acknowledged that the store does not have.
+    let barHolds = Atomic<Bool>(true)
     private let inlineMax: Atomic<Int>
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>

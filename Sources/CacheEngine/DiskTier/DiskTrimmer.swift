@@ -35,6 +35,10 @@ final class DiskTrimmer {
     /// Rows of flushed generations that were deleted since the last flush.
     private var sweptRows = 0
 
+    /// How long accesses may wait for a write that takes them along: what a kill can make the index forget.
+    private static let recencyMilliseconds: Int64 = 60_000
+    private var recencyDue = Instant(milliseconds: 0)
+
     /// Rows of flushed generations are to be deleted.
     func beginFlushSweep() {
         flushWalk = .at(0)
@@ -45,6 +49,7 @@ final class DiskTrimmer {
     func step(_ writer: DiskWriter) {
         guard let index = writer.index else { return }
         do throws(DiskError) {
+            try tellRecency(index, writer)
             hasMore = try trimExpired(index, writer)
             if try trimOverLimits(index, writer) { hasMore = true }
             if try trimOld(index, writer) { hasMore = true }
@@ -55,6 +60,7 @@ final class DiskTrimmer {
             writer.filters.drop()
             writer.disk.counters.add(to: .writeErrors)
             if error.kind == .corrupt { writer.degrade("\(error)") }
+            if writer.disk.waitsForCommit, error.isSyncFailure { writer.giveUp(error) }
         }
     }
 
@@ -72,6 +78,14 @@ final class DiskTrimmer {
             index.rollback()
             writer.filters.drop()
         }
+    }
+
+    /// Tells the index of accesses, once a minute: a cache that is only read has no writes that would.
+    private func tellRecency(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) {
+        let now = writer.memory.clock.now()
+        guard now >= recencyDue else { return }
+        recencyDue = now.advanced(byMilliseconds: Self.recencyMilliseconds)
+        try writer.tellRecencyNow(index)
     }
 
     // MARK: Reasons

@@ -22,10 +22,12 @@ extension DiskWriter {
                 shard.recency.removeAll(keepingCapacity: true)
                 return news
             }
-            disk.counters.add(news.count, to: .recencyWrites)
-            for access in news {
+            // An entry that came and went several times counts with its last use.
+            var told = Set<UInt64>(minimumCapacity: news.count)
+            for access in news.reversed() where told.insert(access.hash).inserted {
                 try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
             }
+            disk.counters.add(told.count, to: .recencyWrites)
         }
     }
 

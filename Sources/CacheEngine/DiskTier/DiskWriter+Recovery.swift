@@ -70,8 +70,19 @@ extension DiskWriter {
     }
 
     func handle(_ error: DiskError) {
+        if disk.waitsForCommit, error.isSyncFailure { return giveUp(error) }
         let reopening = reopenIndex()
         note(reopening.map { $0.kind == .corrupt ? $0 : error } ?? error)
+    }
+
+    /// Gives the store up after a failed sync, at durability `always`.
+    ///
+    /// Nothing tells what is on the device then: what was written reads well and may be gone after a power loss, and the
+    /// next sync succeeds without it.
+    func giveUp(_ error: DiskError) {
+        disk.counters.add(to: .writeErrors)
+        disk.report.withLock { $0.lastError = "\(error)" }
+        degrade("\(error)")
     }
 
     /// Counts a failure, after which the index is open, or closed and to be opened again, and decides what follows.
@@ -133,6 +144,7 @@ extension DiskWriter {
         let now = memory.clock.now()
         guard now >= retryAt else { return }
         retryAt = now.advanced(byMilliseconds: 1000)
+        if !disk.barHolds.load(ordering: .relaxed) { setBarred(true) }
         do {
             if !isDirectoryInPlace {
                 try disk.renewDirectory()
@@ -191,7 +203,9 @@ extension DiskWriter {
 
     /// Says to the next start whether this store can be believed; at durability `always`, also after a power cut.
     private func setBarred(_ isBarred: Bool) {
-        if !disk.journal.setBarred(isBarred, syncs: disk.waitsForCommit) { disk.counters.add(to: .writeErrors) }
+        let isDone = disk.journal.setBarred(isBarred, syncs: disk.waitsForCommit)
+        if !isDone { disk.counters.add(to: .writeErrors) }
+        disk.barHolds.store(isDone || !isBarred, ordering: .releasing)
     }
 
     func changeState(_ state: DiskState, _ reason: String) {

@@ -117,6 +117,8 @@ final class DiskWriter {
             if disk.state == .full { changeState(.ok, "space") }
             settleWaiters()
             trimmer.step(self)
+            // The trim may have found that the store cannot be trusted.
+            if index == nil { return }
         }
         openJournalIfClosed()
     }
@@ -246,7 +248,9 @@ final class DiskWriter {
             if hasRoom { inbox.roomWaiters = [] }
             return (ready, goes, !inbox.roomWaiters.isEmpty)
         }
-        for waiter in ready { waiter.complete(.retry) }
+        // With the journal closed, a write is safe if the bar is: its own sequence says nothing.
+        let isSafe = disk.barHolds.load(ordering: .relaxed)
+        for waiter in ready { waiter.complete(isSafe ? .retry : .failed) }
         for waiter in goes { waiter.complete(.retry) }
         if now >= failingSince.advanced(byMilliseconds: Self.patience) { disk.failBarriers() }
         if !waits {

@@ -24,6 +24,7 @@ struct JournalFile {
         static let boot = 32
         static let barred = 40
         static let newest = 48
+        static let sum = 56
         static let marks = [64, 128]
     }
 
@@ -152,6 +153,7 @@ struct JournalFile {
         unsafe mapping.storeBytes(of: seed, toByteOffset: Offset.seed, as: UInt64.self)
         unsafe mapping.storeBytes(of: boot, toByteOffset: Offset.boot, as: UInt64.self)
         unsafe mapping.storeBytes(of: version, toByteOffset: Offset.version, as: UInt64.self)
+        unsafe mapping.storeBytes(of: fixedSum(mapping), toByteOffset: Offset.sum, as: UInt64.self)
         unsafe mark(mapping, position: 0, sequence: sequence, seed: seed)
         // The magic comes last: a kill before it leaves a file that is not a journal.
         unsafe mapping.storeBytes(of: magic, toByteOffset: Offset.magic, as: UInt64.self)
@@ -177,8 +179,9 @@ struct JournalFile {
         let mapping = unsafe try map(descriptor, Int(status.st_size))
         func field(_ offset: Int) -> UInt64 { unsafe mapping.load(fromByteOffset: offset, as: UInt64.self) }
         let capacity = Int(status.st_size) - headerBytes
+        let isWhole = unsafe field(Offset.sum) == fixedSum(mapping)
         let isOurs =
-            field(Offset.magic) == magic && field(Offset.version) == version && field(Offset.seed) == seed
+            isWhole && field(Offset.magic) == magic && field(Offset.version) == version && field(Offset.seed) == seed
             && field(Offset.capacity) == UInt64(capacity)
         let isOfThisBoot = field(Offset.boot) == boot
         var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: mapping)
@@ -189,6 +192,13 @@ struct JournalFile {
         }
         file.isBarred = isBarred
         return .whole(file)
+    }
+
+    /// The sum of what never changes in the header: one flipped bit must not make a journal that of another boot.
+    private static func fixedSum(_ mapping: UnsafeMutableRawPointer) -> UInt64 {
+        let fixed = unsafe UnsafeRawBufferPointer(
+            start: mapping + Offset.version, count: Offset.barred - Offset.version)
+        return unsafe xxh3(fixed, seed: 0)
     }
 
     private static func map(_ descriptor: Int32, _ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {

@@ -329,6 +329,22 @@ private final class Answers: CompletionQueue {
         #expect(try connection.integer("SELECT count(*) FROM entry") == 19)
     }
 
+    /// What a failed sync was to bring to the device reads well afterwards, and may be gone after a power loss.
+    @Test func `at durability always a failed sync gives the store up, and acknowledges nothing`() throws {
+        let fixture = try EngineFixture { $0.disk?.durability = .always }
+        let cache = fixture.cache
+        try cache.set([1], forKey: "k")
+        let fault = DiskError(kind: .io, operation: "commit", code: 10 | 4 << 8, message: "as the test wants it")
+        cache.disk?.injected.withLock { $0.commitFault = fault }
+        #expect(throws: StorageError.notDurable) { try cache.set([2], forKey: "k") }
+        cache.disk?.injected.withLock { $0.commitFault = nil }
+        until {
+            fixture.clock.advance(milliseconds: 100)
+            return cache.disk?.state == .ok && cache.statistics().disk?.quarantines == 1
+        }
+        #expect(cache.value(forKey: "k") == [2])
+    }
+
     /// For as long as the disk is full, nobody waits longer than for the patience of the first.
     @Test func `with a full disk, who waits for a commit is told in time`() throws {
         let faulty = try FaultyFixture { $0.disk?.durability = .always }

@@ -307,6 +307,22 @@ extension Journal {
         }
     }
 
+    /// Version, capacity, seed and boot: a journal that seems to be another boot's would be left out in silence.
+    @Test func `a flipped bit in the fixed part of the header is damage`() throws {
+        let bench = try JournalBench()
+        do {
+            let journal = try bench.open()
+            _ = journal.append("k", value: [1])
+        }
+        let whole = try bench.bytes()
+        for offset in 0..<40 {
+            var bytes = whole
+            bytes[offset] ^= 0x10
+            try bench.write(bytes)
+            #expect(try bench.isLost(), "byte \(offset)")
+        }
+    }
+
     @Test func `the barred flag lasts`() throws {
         let bench = try JournalBench()
         func reopened(boot: UInt64 = JournalBench.boot) throws -> Bool {

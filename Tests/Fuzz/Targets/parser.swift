@@ -6,8 +6,12 @@
 import Protocol
 
 /// Parses the input whole and in pieces, and compares.
+///
+/// Bit 7 of the first byte makes it a client that has not logged in, bit 6 lengthens it beyond what a line may have.
 func fuzz(_ bytes: UnsafeRawBufferPointer) {
     guard bytes.count > 1 else { return }
+    if bytes[0] & 0x80 != 0 { return logIn(UnsafeRawBufferPointer(rebasing: bytes[1...])) }
+    if bytes[0] & 0x40 != 0 { return lengthen(bytes) }
     let input = UnsafeRawBufferPointer(rebasing: bytes[1...])
     let whole = results(input) { $0 }
     let step = Int(bytes[0] % 16) + 1
@@ -86,4 +90,35 @@ private func check(_ request: Request, _ line: UnsafeRawBufferPointer) -> Int {
     default: break
     }
     return sum
+}
+
+/// Lines whose end does not come: one line, as long as it takes.
+private func lengthen(_ bytes: UnsafeRawBufferPointer) {
+    var parser = RequestParser(limits: ProtocolLimits())
+    var line = bytes.dropFirst().filter { $0 != 10 }
+    line += [UInt8](repeating: UInt8(ascii: " "), count: 2100)
+    line.withUnsafeBytes { line in
+        if case .request = parser.parse(line) { preconditionFailure("a request without a line end") }
+    }
+}
+
+/// The conversation before the login.
+private func logIn(_ input: UnsafeRawBufferPointer) {
+    var parser = RequestParser(limits: ProtocolLimits())
+    var rest = input
+    while !rest.isEmpty {
+        let lineBytes: Int
+        switch parser.parseLogin(rest) {
+        case .incomplete, .fatal, .quit: return
+        case .announced(let bytes, let line):
+            precondition(bytes >= 0)
+            lineBytes = line
+            _ = LoginToken(rest.dropFirst(line).prefix(bytes))
+        case .refused(_, let line, let swallowBytes):
+            precondition(swallowBytes >= 0)
+            lineBytes = line
+        }
+        precondition(lineBytes > 0 && lineBytes <= rest.count)
+        rest = UnsafeRawBufferPointer(rebasing: rest[lineBytes...])
+    }
 }

@@ -12,7 +12,7 @@ import SQLite
 private let path = "/dev/shm/cache-daemon-fuzz-\(getpid()).db"
 private let hash: UInt64 = 0x1234_5678_9abc_def0
 
-private struct Store: ~Copyable {
+private final class Store {
     var clear: Statement
     var insert: Statement
     let reader: IndexReader
