@@ -184,6 +184,7 @@ struct SettingsDraft: Sendable {
                 "other machines could read names of keys at \(admin), which asks for no password: use a loopback "
                     + "address behind a proxy, or allow_insecure = yes if the network is trusted")
         }
+        guard let first = settings.exposedAddresses.first else { return }
         blame(
             ["listen"],
             "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
