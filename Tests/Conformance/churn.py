@@ -1,7 +1,7 @@
 """The directory stays within `disk.limit` while values of every size come and go, and gives space back.
 
-Allocated bytes are counted as du(1) does, all the time. What the limit may be exceeded by is one batch: 8 MiB of changes
-and what they take in the write-ahead log. Short form: 12 s of churn; `--long`: 20 minutes.
+Allocated bytes are counted as du(1) does, all the time. What the limit may be exceeded by is one batch: 8 MiB of
+changes and what they take in the write-ahead log. Short form: 12 s of churn; `--long`: 20 minutes.
 """
 
 import os

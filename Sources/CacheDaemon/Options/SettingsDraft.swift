@@ -179,14 +179,14 @@ struct SettingsDraft: Sendable {
             return problems.append(OptionProblem(.flag("-Z"), "needs a certificate: see tls.certificate"))
         }
         if case .tcp(let admin) = settings.admin, !admin.isLoopback, !settings.allowsInsecure {
-            blame(
+            return blame(
                 ["admin"],
                 "other machines could read names of keys at \(admin), which asks for no password: use a loopback "
                     + "address behind a proxy, or allow_insecure = yes if the network is trusted")
         }
         guard let first = settings.exposedAddresses.first else { return }
         blame(
-            ["listen", "admin"],
+            ["listen"],
             "other machines could use \(first) freely: set tls.certificate or auth.file, or allow_insecure = yes if "
                 + "the network is trusted")
     }

@@ -77,8 +77,8 @@ extension DiskWriter {
 
     /// Gives the store up after a failed sync, at durability `always`.
     ///
-    /// Nothing tells what is on the device then: what was written reads well and may be gone after a power loss, and the
-    /// next sync succeeds without it.
+    /// Nothing tells what is on the device then: what was written reads well and may be gone after a power loss, and
+    /// the next sync succeeds without it.
     func giveUp(_ error: DiskError) {
         disk.counters.add(to: .writeErrors)
         disk.report.withLock { $0.lastError = "\(error)" }
