@@ -67,10 +67,11 @@ public final class Cache: Sendable {
         guard let disk, disk.isServing else { return .absent }
         // On its way from memory to its file.
         if !shard.flights.isEmpty, let other = shard.flights[hash], other.isDemotion { return .unknown }
+        // Before the journal is asked: a touch in it says nothing of a row that was trimmed meanwhile.
+        if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
         if let write = shard.pending.find(hash) {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
-        if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
         if shard.mayBeOnDisk(hash) { return .unknown }
         // A lookup under way may have read the row before it was trimmed: it must not bring it back after this answer.
         if !shard.flights.isEmpty { shard.flights[hash] = nil }

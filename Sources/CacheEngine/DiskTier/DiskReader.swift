@@ -7,6 +7,7 @@
 
 import Glibc
 import Primitives
+import Synchronization
 
 /// Confined to its thread.
 final class DiskReader {
@@ -172,6 +173,7 @@ final class DiskReader {
         let shard = memory.shard(flight.hash)
         var garbage = Garbage()
         var news: [(Waiter, CompletionOutcome, Flight?)] = []
+        var needRoom: [Waiter] = []
         shard.withLock { state in
             // SAFETY: a flight's state is guarded by the lock of its key's shard, which is held in this closure.
             let loads = unsafe flight.state.loads
@@ -192,7 +194,7 @@ final class DiskReader {
             guard let found = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
                 if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
                     state.flights[flight.hash] = nil
-                    news = (loads + proofs).map { ($0, .retry, nil) }
+                    needRoom = loads + proofs
                     return
                 }
                 unsafe flight.state.isAbsent = true
@@ -215,12 +217,18 @@ final class DiskReader {
         }
         garbage.free()
         for (waiter, outcome, flight) in news { waiter.complete(outcome, flight: flight) }
+        for waiter in needRoom { disk.whenJournalHasRoom(waiter) }
     }
 
     /// Somebody is about to act on the key's absence, but the disk could not be read: makes the absence true.
     ///
-    /// False if that cannot be promised now.
+    /// False if that cannot be promised before the journal has room.
     private func makeAbsent(_ flight: Flight, _ shard: inout Shard) -> Bool {
+        if disk.isJournalClosed.load(ordering: .relaxed) {
+            shard.pending.put(flight.hash, PendingWrite(kind: .barred, sequence: .max, position: 0))
+            shard.counters.barredWrites += 1
+            return true
+        }
         var header = JournalHeader(kind: .deletion)
         header.hash = flight.hash
         header.generation = disk.generations.next()
