@@ -34,7 +34,6 @@ struct ConformanceTests {
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["maintenance"],
-            ["churn"],
             ["tiers"],
             ["restart", "--entries", "200000"],
             ["crash", "--kills", "25"],
