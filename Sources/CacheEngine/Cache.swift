@@ -1,5 +1,6 @@
 // The cache: the request path across both tiers, in one file but for numbers, joined values and edits, which are made
-// of the same parts (`Cache+Numbers.swift`, `Cache+Splice.swift`, `Cache+Edit.swift`).
+// of the same parts (`Cache+Numbers.swift`, `Cache+Splice.swift`, `Cache+Edit.swift`), and the words to the journal
+// (`Cache+Journal.swift`).
 //
 // Every operation is one short stay under one shard's lock:
 //
@@ -39,6 +40,22 @@ public final class Cache: Sendable {
     /// `options` has those of the start.
     let standardTTL: Atomic<Int64>
     let longestTTL: Atomic<Int64>
+
+    init(
+        options: CacheOptions, clock: any TimeSource, memory: MemoryTier, disk: DiskTier?, generations: Generations,
+        background: Background, flushAt: Instant
+    ) {
+        self.options = options
+        self.clock = clock
+        self.memory = memory
+        self.disk = disk
+        self.generations = generations
+        self.background = background
+        bodies = BodyBudget(options.memory)
+        flushDue = Atomic(flushAt.milliseconds)
+        standardTTL = Atomic(options.defaultTTL ?? .max)
+        longestTTL = Atomic(options.maximumTTL ?? .max)
+    }
 
     // MARK: What a key holds
 
@@ -348,111 +365,5 @@ public final class Cache: Sendable {
         if journalTouch(block, &shard) { return true }
         block.deadline = before
         return false
-    }
-
-    // MARK: The journal
-
-    /// Whether a write has to be journalled, may go on without, or has to wait.
-    private enum Admission {
-        case journal(DiskTier)
-        case memoryOnly
-    }
-
-    /// Takes note of a write of `hash`: a disk lookup under way must not bring the old row back.
-    @inline(__always)
-    private func admission(_ hash: @autoclosure () -> UInt64, _ shard: inout Shard) -> Admission {
-        if !shard.flights.isEmpty { shard.flights[hash()] = nil }
-        guard let disk, disk.isServing else { return .memoryOnly }
-        if disk.isJournalClosed.load(ordering: .relaxed) {
-            shard.pending.put(hash(), PendingWrite(kind: .barred, sequence: .max, position: 0))
-            shard.counters.barredWrites += 1
-            return .memoryOnly
-        }
-        return .journal(disk)
-    }
-
-    func journalEntry(
-        _ block: EntryBlock, generation: UInt64, file: FinishedValueFile?, _ shard: inout Shard
-    ) -> Bool {
-        guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
-        return disk.journal(block, generation: generation, file: file, &shard)
-    }
-
-    func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
-        guard case .journal(let disk) = admission(hash, &shard) else { return true }
-        #if DEBUG
-            if SeededBug.isActive(.deletionNotJournalled) {
-                shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: .max, position: 0))
-                return true
-            }
-        #endif
-        var header = JournalHeader(kind: .deletion)
-        header.hash = hash
-        header.generation = generations.next()
-        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        guard let place = unsafe disk.journal.append(header, key: key, extended: nothing, value: nothing) else {
-            return false
-        }
-        shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: place.sequence, position: place.position))
-        return true
-    }
-
-    /// Journals the block's deadline.
-    ///
-    /// If the entry itself is still in the journal it is journalled again, whole, so that the newest record of a key
-    /// always says everything.
-    func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
-        guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
-        #if DEBUG
-            if SeededBug.isActive(.touchNotJournalled) { return true }
-        #endif
-        if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
-        switch shard.pending.find(memory.hash(block)) {
-        case .some(let write) where write.kind == .entry:
-            return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
-        case .some(let write) where write.kind == .barred:
-            // The row is that of an older value and about to be removed: a touch would take it for this one's.
-            return true
-        default: break
-        }
-        var header = JournalHeader(kind: .touch)
-        memory.describe(block, in: &header)
-        header.generation = generations.next()
-        header.written = memory.wallTime(bootSeconds: block.accessed).milliseconds
-        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        guard let place = unsafe disk.journal.append(header, key: block.key, extended: nothing, value: nothing) else {
-            return false
-        }
-        shard.pending.put(
-            header.hash, PendingWrite(kind: .touch, sequence: place.sequence, position: place.position))
-        return true
-    }
-
-    private func journalAgain(
-        _ block: EntryBlock, _ before: JournalHeader, _ shard: inout Shard, _ disk: DiskTier
-    ) -> Bool {
-        let isFile = before.kind == JournalHeader.Kind.fileEntry.rawValue
-        let file =
-            isFile
-            ? FinishedValueFile(
-                valueBytes: block.valueBytes, valueSum: before.valueSum, fileBytes: Int(before.fileKiB) << 10) : nil
-        return journalEntry(
-            block, generation: isFile ? before.generation : generations.next(), file: file, &shard)
-    }
-
-    init(
-        options: CacheOptions, clock: any TimeSource, memory: MemoryTier, disk: DiskTier?, generations: Generations,
-        background: Background, flushAt: Instant
-    ) {
-        self.options = options
-        self.clock = clock
-        self.memory = memory
-        self.disk = disk
-        self.generations = generations
-        self.background = background
-        bodies = BodyBudget(options.memory)
-        flushDue = Atomic(flushAt.milliseconds)
-        standardTTL = Atomic(options.defaultTTL ?? .max)
-        longestTTL = Atomic(options.maximumTTL ?? .max)
     }
 }

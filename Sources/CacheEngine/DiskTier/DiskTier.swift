@@ -390,36 +390,3 @@ extension DiskReport {
         self.lastError = lastError
     }
 }
-
-/// The source of generations: epoch in the upper 24 bits, a counter below.
-///
-/// Never repeats, not even after a crash.
-final class Generations: Sendable {
-    private let last: Atomic<UInt64>
-
-    init(epoch: UInt32) { last = Atomic(UInt64(epoch) << 40) }
-
-    /// A number greater than all before it.
-    @inline(__always)
-    func next() -> UInt64 { last.wrappingAdd(1, ordering: .relaxed).newValue }
-
-    /// A new epoch began.
-    func raise(epoch: UInt32) { last.store(UInt64(epoch) << 40, ordering: .relaxed) }
-}
-
-/// Counts of the disk tier since start.
-///
-/// Any thread may add to them.
-final class DiskCounters: Sendable {
-    enum Name: Int, CaseIterable {
-        case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
-        case quarantines, orphansRemoved
-        case readBytes, writtenBytes, evictedBytes, deviceBytes, recencyWrites
-    }
-
-    private let values: Guarded<[Int]> = Guarded(Array(repeating: 0, count: Name.allCases.count), rank: .leaf)
-
-    func add(_ amount: Int = 1, to name: Name) { values.withLock { $0[name.rawValue] += amount } }
-
-    subscript(name: Name) -> Int { values.withLock { $0[name.rawValue] } }
-}

@@ -1,0 +1,97 @@
+// What a change says to the journal before it is acknowledged, and when it may go on without.
+//
+// All of it runs under the lock of the key's shard, so that the order of a key's records is the order of its changes.
+
+import Primitives
+import Synchronization
+
+extension Cache {
+    /// Whether a write has to be journalled, may go on without, or has to wait.
+    private enum Admission {
+        case journal(DiskTier)
+        case memoryOnly
+    }
+
+    /// Takes note of a write of `hash`: a disk lookup under way must not bring the old row back.
+    @inline(__always)
+    private func admission(_ hash: @autoclosure () -> UInt64, _ shard: inout Shard) -> Admission {
+        if !shard.flights.isEmpty { shard.flights[hash()] = nil }
+        guard let disk, disk.isServing else { return .memoryOnly }
+        if disk.isJournalClosed.load(ordering: .relaxed) {
+            shard.pending.put(hash(), PendingWrite(kind: .barred, sequence: .max, position: 0))
+            shard.counters.barredWrites += 1
+            return .memoryOnly
+        }
+        return .journal(disk)
+    }
+
+    func journalEntry(
+        _ block: EntryBlock, generation: UInt64, file: FinishedValueFile?, _ shard: inout Shard
+    ) -> Bool {
+        guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
+        return disk.journal(block, generation: generation, file: file, &shard)
+    }
+
+    func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
+        guard case .journal(let disk) = admission(hash, &shard) else { return true }
+        #if DEBUG
+            if SeededBug.isActive(.deletionNotJournalled) {
+                shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: .max, position: 0))
+                return true
+            }
+        #endif
+        var header = JournalHeader(kind: .deletion)
+        header.hash = hash
+        header.generation = generations.next()
+        // SAFETY: an empty buffer points nowhere, and the journal copies the key during the call.
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        guard let place = unsafe disk.journal.append(header, key: key, extended: nothing, value: nothing) else {
+            return false
+        }
+        shard.pending.put(hash, PendingWrite(kind: .deletion, sequence: place.sequence, position: place.position))
+        return true
+    }
+
+    /// Journals the block's deadline.
+    ///
+    /// If the entry itself is still in the journal it is journalled again, whole, so that the newest record of a key
+    /// always says everything.
+    func journalTouch(_ block: EntryBlock, _ shard: inout Shard) -> Bool {
+        guard case .journal(let disk) = admission(memory.hash(block), &shard) else { return true }
+        #if DEBUG
+            if SeededBug.isActive(.touchNotJournalled) { return true }
+        #endif
+        if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
+        switch shard.pending.find(memory.hash(block)) {
+        case .some(let write) where write.kind == .entry:
+            return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
+        case .some(let write) where write.kind == .barred:
+            // The row is that of an older value and about to be removed: a touch would take it for this one's.
+            return true
+        default: break
+        }
+        var header = JournalHeader(kind: .touch)
+        memory.describe(block, in: &header)
+        header.generation = generations.next()
+        header.written = memory.wallTime(bootSeconds: block.accessed).milliseconds
+        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        guard let place = unsafe disk.journal.append(header, key: block.key, extended: nothing, value: nothing) else {
+            return false
+        }
+        shard.pending.put(
+            header.hash, PendingWrite(kind: .touch, sequence: place.sequence, position: place.position))
+        return true
+    }
+
+    private func journalAgain(
+        _ block: EntryBlock, _ before: JournalHeader, _ shard: inout Shard, _ disk: DiskTier
+    ) -> Bool {
+        let isFile = before.kind == JournalHeader.Kind.fileEntry.rawValue
+        let file =
+            isFile
+            ? FinishedValueFile(
+                valueBytes: block.valueBytes, valueSum: before.valueSum, fileBytes: Int(before.fileKiB) << 10) : nil
+        return journalEntry(
+            block, generation: isFile ? before.generation : generations.next(), file: file, &shard)
+    }
+}
