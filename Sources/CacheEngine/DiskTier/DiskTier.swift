@@ -228,7 +228,14 @@ final class DiskTier: Sendable {
     /// nil when the tier is stopping and no job is left.
     func nextJob() -> DiskJob? {
         jobsReady.wait()
-        return jobs.withLock { queue in
+        return takeJob()
+    }
+
+    /// The next job, if there is one.
+    func jobAtHand() -> DiskJob? { jobsReady.take() ? takeJob() : nil }
+
+    private func takeJob() -> DiskJob? {
+        jobs.withLock { queue in
             guard queue.next < queue.jobs.count else { return nil }
             let job = queue.jobs[queue.next].take()
             queue.next += 1
@@ -320,6 +327,9 @@ final class DiskTier: Sendable {
         threads.withLock { $0 = [writer] + readers }
     }
 
+    /// Takes no more jobs.
+    func refuseJobs() { jobs.withLock { $0.isStopping = true } }
+
     /// Finishes queued jobs, drains the journal, closes the store cleanly, ends the threads and lets the directory go.
     func stop() {
         let threads = threads.withLock { threads in
@@ -328,7 +338,7 @@ final class DiskTier: Sendable {
             return running
         }
         guard let writer = threads.first else { return }
-        jobs.withLock { $0.isStopping = true }
+        refuseJobs()
         for _ in threads.dropFirst() { jobsReady.signal() }
         for reader in threads.dropFirst() { reader.join() }
         // Reads on callers' threads must be over before the directory is another's.
