@@ -68,7 +68,7 @@ let package = Package(
         // The product.
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
-        layer("CacheClient", ["TLS", "Primitives"]),
+        layer("CacheClient", ["TLS", "Arguments", "Primitives"]),
         program(
             "CacheDaemon",
             [
