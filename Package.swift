@@ -84,7 +84,7 @@ let package = Package(
 
         // Tests.
         .executableTarget(
-            name: "StoreDamage", dependencies: ["CacheEngine"], path: "Tests/Torture/StoreDamage",
+            name: "StoreDamage", dependencies: ["CacheEngine", "TestSupport"], path: "Tests/Torture/StoreDamage",
             swiftSettings: relaxed),
         .target(
             name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),
