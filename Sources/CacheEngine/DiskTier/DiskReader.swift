@@ -31,17 +31,18 @@ final class DiskReader {
     func run() {
         while let job = disk.jobs.next() {
             disk.permits.wait()
-            if case .lookUp(let flight) = job {
-                flights.append(flight)
-                disk.jobs.nextLookups(
-                    into: &flights, most: Self.lookupsMax, readers: max(1, disk.options.readers))
-                lookUpAll()
-            } else {
-                perform(job)
-            }
+            serve(job)
             disk.permits.signal()
         }
         close()
+    }
+
+    /// Performs a job of the queue; with a lookup, its share of those that come next.
+    func serve(_ job: DiskJob) {
+        guard case .lookUp(let flight) = job else { return perform(job) }
+        flights.append(flight)
+        disk.jobs.nextLookups(into: &flights, most: Self.lookupsMax, readers: max(1, disk.options.readers))
+        lookUpAll()
     }
 
     func perform(_ job: DiskJob) {

@@ -209,6 +209,9 @@ final class DiskTier: Sendable {
     /// Jobs that wait for a thread.
     var queuedJobs: Int { jobs.count }
 
+    /// The next job, if there is one.
+    func jobAtHand() -> DiskJob? { jobs.nextAtHand() }
+
     // MARK: Requests to the writer
 
     /// Completes `waiter` when every write journalled so far is durable.
@@ -291,6 +294,9 @@ final class DiskTier: Sendable {
         }
         threads.withLock { $0 = [writer] + readers }
     }
+
+    /// Takes no more jobs.
+    func refuseJobs() { jobs.refuse() }
 
     /// Finishes queued jobs, drains the journal, closes the store cleanly, ends the threads and lets the directory go.
     func stop() {

@@ -61,6 +61,9 @@ final class JobQueue: Sendable {
         return state.withLock { $0.pop() }
     }
 
+    /// The next job, if there is one.
+    func nextAtHand() -> DiskJob? { ready.take() ? state.withLock { $0.pop() } : nil }
+
     /// Appends lookups that are next in the queue to `flights`, without waiting: one thread's share of what `readers`
     /// threads have before them, up to `most` in `flights`.
     func nextLookups(into flights: inout [Flight], most: Int, readers: Int) {
@@ -73,9 +76,12 @@ final class JobQueue: Sendable {
         }
     }
 
+    /// Takes no more jobs.
+    func refuse() { state.withLock { $0.isStopping = true } }
+
     /// Takes no more jobs; each of `readers` threads gets nil when those that are there are done.
     func stop(readers: Int) {
-        state.withLock { $0.isStopping = true }
+        refuse()
         for _ in 0..<readers { ready.signal() }
     }
 }
