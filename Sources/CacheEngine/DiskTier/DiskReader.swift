@@ -256,14 +256,18 @@ final class DiskReader {
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
                 state.counters.misses += loads.count
                 if found != nil { state.counters.expiredLookups += loads.count }
-                state.noteMiss(flight.hash)
+                if !flight.isWarming || !loads.isEmpty || !proofs.isEmpty { state.noteMiss(flight.hash) }
                 news.add(loads, .absent)
                 news.add(proofs, .retry, flight)
                 return
             }
             state.flights[flight.hash] = nil
             let linked = state.link(found, now: now, garbage: &garbage, log: memory.events)
-            if !loads.isEmpty { state.bump(linked, now: now) }
+            if !loads.isEmpty {
+                state.bump(linked, now: now)
+            } else if flight.isWarming, proofs.isEmpty {
+                state.moveBehind(linked)
+            }
             state.counters.promotions += 1
             // Who finds a stub asks for its value next, and counts then.
             if !linked.isStub { state.counters.diskHits += loads.count }
