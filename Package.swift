@@ -68,7 +68,7 @@ let package = Package(
         // The product.
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
-        layer("CacheClient", ["TLS", "Primitives"]),
+        layer("CacheClient", ["TLS", "Arguments", "Primitives"]),
         program(
             "CacheDaemon",
             [
@@ -84,7 +84,7 @@ let package = Package(
 
         // Tests.
         .executableTarget(
-            name: "StoreDamage", dependencies: ["CacheEngine"], path: "Tests/Torture/StoreDamage",
+            name: "StoreDamage", dependencies: ["CacheEngine", "TestSupport"], path: "Tests/Torture/StoreDamage",
             swiftSettings: relaxed),
         // The whole daemon on one thread; its sources a second time, through a link, so that it needs no other form.
         .target(name: "SimulatedSystem", path: "Tests/Simulation/System"),

@@ -31,6 +31,8 @@ public final class Cache: Sendable {
     let disk: DiskTier?
     let generations: Generations
     let background: Background
+    /// Nil: memory begins empty.
+    let warmUp: WarmUp?
     /// What drafts hold.
     let bodies: BodyBudget
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
@@ -43,8 +45,9 @@ public final class Cache: Sendable {
 
     init(
         options: CacheOptions, clock: any TimeSource, memory: MemoryTier, disk: DiskTier?, generations: Generations,
-        background: Background, flushAt: Instant
+        background: Background, flushAt: Instant, warmUp: WarmUp? = nil
     ) {
+        self.warmUp = warmUp
         self.options = options
         self.clock = clock
         self.memory = memory

@@ -36,7 +36,10 @@ struct ConformanceTests {
             ["maintenance"],
             ["tiers"],
             ["restart", "--entries", "200000"],
+            ["warm-start"],
+            ["restart", "--entries", "1000", "--warm-up"],
             ["crash", "--kills", "25"],
+            ["crash", "--kills", "10", "--warm-up"],
             ["crash-checked"],
         ])
     func suite(arguments: [String]) throws {

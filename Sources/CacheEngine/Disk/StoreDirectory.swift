@@ -1,6 +1,6 @@
 // The directory of the disk tier: who may use it, what is in it, and where the parts are.
 //
-//   lock  FORMAT  anchor  journal  store/{index.db,index.db-wal,index.db-shm,v/00..ff/<generation>}
+//   lock  FORMAT  anchor  journal  hot  store/{index.db,index.db-wal,index.db-shm,v/00..ff/<generation>}
 //   quarantine-<epoch>/  discarded-<epoch>/            former store/ directories, renamed whole
 //
 // Opening takes the lock and reads; `start` (StoreStart.swift) decides what becomes of the store. Used by the thread
@@ -124,8 +124,10 @@ final class StoreDirectory {
     }
 
     private static func isOurs(_ name: String) -> Bool {
-        [lockName, formatName, "\(formatName).new", anchorName, journalName, storeName, "lost+found"].contains(name)
-            || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
+        [
+            lockName, formatName, "\(formatName).new", anchorName, journalName, storeName, HotList.fileName,
+            HotList.newName, "lost+found",
+        ].contains(name) || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
     }
 
     /// Lets another process, or another cache of this one, use the directory.
