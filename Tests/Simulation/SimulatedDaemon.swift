@@ -66,7 +66,7 @@ final class SimulatedDaemon {
         guard let disk = cache.disk, readers.indices.contains(number), !isReading[number] else { return }
         guard let job = disk.jobAtHand() else { return }
         isReading[number] = true
-        readers[number].perform(job)
+        readers[number].serve(job)
         isReading[number] = false
     }
 
@@ -87,7 +87,7 @@ final class SimulatedDaemon {
         cache.writeOutMemory()
         if let disk = cache.disk, let writer {
             disk.refuseJobs()
-            while let job = disk.jobAtHand() { readers[0].perform(job) }
+            while let job = disk.jobAtHand() { readers[0].serve(job) }
             for reader in readers { reader.close() }
             disk.inbox.update { $0.isStopping = true }
             isWriting = true
@@ -117,9 +117,20 @@ final class SimulatedDaemon {
             writer?.index?.close()
             writer?.index = nil
             disk.directory.release()
-            disk.inbox.withLock { $0 = DiskTier.Inbox() }
+            _ = disk.inbox.withLock { inbox in
+                let waiting = inbox
+                inbox = DiskTier.Inbox()
+                return waiting
+            }
         }
-        for shard in cache.memory.shards { shard.withLock { $0.flights = [:] } }
+        // What waiters hold is let go of outside the locks, which it may want itself.
+        for shard in cache.memory.shards {
+            _ = shard.withLock { shard in
+                let flights = shard.flights
+                shard.flights = [:]
+                return flights
+            }
+        }
         release()
     }
 }
