@@ -66,7 +66,7 @@ final class SimulatedDaemon {
         guard let disk = cache.disk, readers.indices.contains(number), !isReading[number] else { return }
         guard let job = disk.jobAtHand() else { return }
         isReading[number] = true
-        readers[number].perform(job)
+        readers[number].serve(job)
         isReading[number] = false
     }
 
@@ -87,7 +87,7 @@ final class SimulatedDaemon {
         cache.writeOutMemory()
         if let disk = cache.disk, let writer {
             disk.refuseJobs()
-            while let job = disk.jobAtHand() { readers[0].perform(job) }
+            while let job = disk.jobAtHand() { readers[0].serve(job) }
             for reader in readers { reader.close() }
             disk.inbox.update { $0.isStopping = true }
             isWriting = true
