@@ -73,7 +73,7 @@ extension Run {
         let end = tick()
         for request in client.asked {
             for write in request.writes { write.end(end, trueClock) }
-            if case .flushLater(let earliest) = request.kind { flushMay(earliest) }
+            if case .flushLater(let flush) = request.kind { forget(flush) }
             close(request)
         }
         client.asked = []
@@ -112,14 +112,11 @@ extension Run {
         case (.store, "STORED"): succeed(request, end)
         case (.flush, "OK"):
             succeed(request, end)
-            endFlushToCome(end)
+            endFlushes(end)
         case (.metaSet, "HD"):
             succeed(request, end)
             request.writes[0].cas = line.split(separator: " ").dropFirst().first.flatMap { UInt64($0.dropFirst()) }
-        case (.flushLater(let earliest), "OK"):
-            endFlushToCome(end)
-            flushDue = (earliest, trueClock + (earliest - request.clock) + 2, true)
-            passFlush()
+        case (.flushLater(let flush), "OK"): answer(flush, end)
         case (.delete, "DELETED"), (.delete, "HD"):
             try key.isThere(from: request.began, line)
             succeed(request, end)

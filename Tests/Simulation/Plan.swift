@@ -60,12 +60,13 @@ struct Plan {
     /// Whether entries may vanish without a fault.
     var mayVanish = false
 
-    init(seed: UInt64, directory: String) {
+    init(seed: UInt64, directory: String, faults wanted: FaultKind? = nil) {
         self.seed = seed
         var random = SeededRandom(seed: seed &* 0x9e37_79b9 &+ 77)
         clients = 1 + random.below(4)
         keys = 2 + random.below(8)
         faults = random.isOne(in: 2) ? .none : FaultKind.allCases[random.below(4)]
+        if let wanted { faults = wanted }
         jumps = random.isOne(in: 8)
         kills = [0, 4, 8, 20][random.below(4)]
         stops = [0, 2, 4][random.below(3)]

@@ -20,7 +20,7 @@ final class AskedRequest {
         case increment(UInt64)
         case touch(Deadline)
         case flush
-        case flushLater(earliest: Int64)
+        case flushLater(DelayedFlush)
     }
 
     let kind: Kind
@@ -255,10 +255,12 @@ extension Run {
         guard keys.allSatisfy({ canChange($0, alone: false) }), !isFlushing else { return askGet(client) }
         isFlushing = true
         // It takes the place of one that is to come, now or soon.
-        flushDue?.isSure = false
+        doubtFlushes()
         if random.isOne(in: 3), !plan.jumps {
             let seconds = 1 + random.below(5)
-            _ = begin(.flushLater(earliest: trueClock + Int64(seconds) * 1000), keys, client)
+            let flush = DelayedFlush(trueClock, seconds: seconds)
+            flushes.append(flush)
+            _ = begin(.flushLater(flush), keys, client)
             return say(client, "flush_all \(seconds)")
         }
         let request = begin(.flush, keys, client)

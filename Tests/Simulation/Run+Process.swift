@@ -42,14 +42,14 @@ extension Run {
         }
         let isKept = disk?.durability == .always || disk?.durability == .process && !isPowerCut
         if !isKept { loseAll() }
-        if mayVanish { flushDue?.isSure = false }
+        if mayVanish { doubtFlushes() }
         isPowerCut = false
         try start()
     }
 
     /// The next process finds nothing, and that is right.
     private func loseAll() {
-        flushDue?.isSure = false
+        doubtFlushes()
         let end = tick()
         for key in keys {
             let absence = key.add(Write("discarded", nil, began: end))

@@ -65,9 +65,8 @@ final class Run {
     private(set) var step = 0
     /// Entries may be gone without a reason that the oracle knows.
     var mayVanish = false
-    /// A delayed flush: between which times it happens, and whether it surely does.
-    var flushDue: (earliest: Int64, latest: Int64, isSure: Bool)?
-    private var flushBegan: Int?
+    /// Delayed flushes that may still come.
+    var flushes: [DelayedFlush] = []
     /// A client has asked for one, and has no answer.
     var isFlushing = false
     // Faults.
@@ -225,47 +224,4 @@ final class Run {
         // A start may take entries for older than they are.
         mayVanish = true
     }
-
-    // MARK: Flushes to come
-
-    /// A delayed flush whose answer never came.
-    func flushMay(_ earliest: Int64) {
-        let latest = max(earliest, trueClock) + 5000
-        flushDue = (min(earliest, flushDue?.earliest ?? .max), max(latest, flushDue?.latest ?? 0), false)
-    }
-
-    /// Another flush took its place.
-    func endFlushToCome(_ end: Int) {
-        if let began = flushBegan {
-            for key in keys { key.writes.last { $0.what == "delayed flush" && $0.began == began }?.end(end, trueClock) }
-        }
-        flushDue = nil
-        flushBegan = nil
-    }
-
-    /// What is due by now.
-    func passFlush() {
-        guard let due = flushDue else { return flushBegan = nil }
-        if trueClock >= due.earliest, flushBegan == nil {
-            flushBegan = tick()
-            for key in keys {
-                let write = key.add(Write("delayed flush", nil, began: time))
-                write.over = .max
-            }
-        }
-        guard trueClock >= due.latest, let began = flushBegan else { return }
-        let end = tick()
-        for key in keys {
-            key.note("\(end) @\(trueClock) delayed flush, since \(began), sure \(due.isSure)")
-            let write = key.writes.last { $0.what == "delayed flush" && $0.began == began }
-            write?.end(end, trueClock)
-            if due.isSure {
-                write?.confirm(end)
-                write?.isAnswered = true
-            }
-        }
-        flushDue = nil
-        flushBegan = nil
-    }
-
 }

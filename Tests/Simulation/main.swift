@@ -11,6 +11,7 @@ struct Wishes {
     var stride: UInt64 = 1
     var prints = false
     var hashes = false
+    var faults: FaultKind?
     var stopsAtFirst = false
 
     init(_ arguments: [String]) {
@@ -20,12 +21,15 @@ struct Wishes {
             case "--print": prints = true
             case "--hash": hashes = true
             case "--first": stopsAtFirst = true
+            case "--faults": faults = rest.popFirst().flatMap { FaultKind(rawValue: $0) }
             case "--seed": seed = rest.popFirst().flatMap { UInt64($0) } ?? seed
             case "--seeds": seeds = rest.popFirst().flatMap { Int($0) } ?? seeds
             case "--steps": steps = rest.popFirst().flatMap { Int($0) } ?? steps
             case "--stride": stride = rest.popFirst().flatMap { UInt64($0) } ?? stride
             default:
-                output("usage: Simulation [--seed N] [--seeds K] [--steps M] [--stride S] [--print|--hash|--first]\n")
+                output(
+                    "usage: Simulation [--seed N] [--seeds K] [--steps M] [--stride S] [--faults KIND] [--print|--hash|--first]\n"
+                )
                 exit(64)
             }
         }
@@ -43,11 +47,12 @@ func makeHashingRepeatable() {
 }
 
 /// Runs one seed; what is wrong with it, or nil.
-func play(_ seed: UInt64, _ steps: Int, prints: Bool) -> (run: Run, problem: String?) {
-    let run = Run(Plan(seed: seed, directory: Run.directory), prints: prints)
+func play(_ seed: UInt64, _ wishes: Wishes) -> (run: Run, problem: String?) {
+    let plan = Plan(seed: seed, directory: Run.directory, faults: wishes.faults)
+    let run = Run(plan, prints: wishes.prints)
     var problem: String?
     Simulation.with(run) {
-        do { try run.run(steps) } catch { problem = "\(error)" }
+        do { try run.run(wishes.steps) } catch { problem = "\(error)" }
     }
     return (run, problem)
 }
@@ -68,7 +73,7 @@ var total = Counts()
 var played = 0
 for number in 0..<UInt64(wishes.seeds) {
     let seed = wishes.seed + number * wishes.stride
-    let (run, problem) = play(seed, wishes.steps, prints: wishes.prints)
+    let (run, problem) = play(seed, wishes)
     total.add(run.counts)
     played += 1
     if wishes.hashes { output("seed \(seed) hash \(String(run.hash, radix: 16))\n") }
