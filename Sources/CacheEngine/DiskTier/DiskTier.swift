@@ -118,6 +118,8 @@ final class DiskTier: Sendable {
             var commitFault: DiskError?
             /// What every lookup fails with.
             var readFault: DiskError?
+            /// What every value file that is to be made fails with.
+            var fileFault: ValueFileError?
             /// Runs on the reader's thread between a lookup and its landing.
             var beforeLanding: (@Sendable () -> Void)?
         }
@@ -317,6 +319,9 @@ final class DiskTier: Sendable {
     func noteWriteFailure(_ error: ValueFileError) { counters.add(to: .writeErrors) }
 
     func createFile(_ file: DraftFile) throws(ValueFileError) -> ValueFileWriter {
+        #if DEBUG
+            if let fault = injected.withLock({ $0.fileFault }) { throw fault }
+        #endif
         let files = store.withLock { $0.files }
         let key = file.key
         return try files.create(generation: file.generation, key: key.span)
