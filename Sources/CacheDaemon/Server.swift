@@ -381,6 +381,7 @@ final class Server {
         service.encrypt(with: encryption)
         settings.connectionsMax = Self.fittingConnections(settings, service.log)
         service.apply(settings)
+        service.waitingForRestart = reload.waiting
         service.log.write(
             .notice, "reloaded",
             [
