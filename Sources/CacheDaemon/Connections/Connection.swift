@@ -36,7 +36,7 @@ final class Connection {
     ///
     /// While there are any, nothing more is executed.
     var unsent = Output()
-    private var readWatch: Watch?
+    private(set) var readWatch: Watch?
     private(set) var writeWatch: Watch?
     /// Nothing more will be read: the client said so, or the daemon is stopping.
     private var isInputOver = false
@@ -263,7 +263,8 @@ final class Connection {
         return start(watch, &turn)
     }
 
-    private func start(_ watch: Watch, _ turn: inout Turn) -> Bool {
+    @discardableResult
+    func start(_ watch: Watch, _ turn: inout Turn) -> Bool {
         do throws(EventLoopError) {
             try watch.start()
             return true
@@ -330,7 +331,7 @@ final class Connection {
         card.lastActivity = turn.now
         tls?.sayGoodbye()
         if shutdown(fd, Int32(SHUT_WR)) != 0 { return close(&turn) }
-        if let readWatch { _ = start(readWatch, &turn) }
+        if let readWatch { start(readWatch, &turn) }
         if !isClosed { discardInput(&turn) }
     }
 
