@@ -61,15 +61,11 @@ extension Cache {
         #if DEBUG
             if SeededBug.isActive(.touchNotJournalled) { return true }
         #endif
-        if !disk.policy.isOpen, !block.marks.contains(.onDisk) { return true }
-        switch shard.pending.find(memory.hash(block)) {
-        case .some(let write) where write.kind == .entry:
+        let write = shard.pending.find(memory.hash(block))
+        if write?.kind == .entry, let write {
             return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
-        case .some(let write) where write.kind == .barred:
-            // The row is that of an older value and about to be removed: a touch would take it for this one's.
-            return true
-        default: break
         }
+        if isOnlyInMemory(block, write) { return true }
         var header = JournalHeader(kind: .touch)
         memory.describe(block, in: &header)
         header.generation = generations.next()
@@ -81,6 +77,18 @@ extension Cache {
         shard.pending.put(
             header.hash, PendingWrite(kind: .touch, sequence: place.sequence, position: place.position))
         return true
+    }
+
+    /// Whether the disk has nothing for the entry: it was not admitted, its file could not be written, or the journal
+    /// was closed.
+    ///
+    /// A row that is still there is that of an older value and about to be removed. A touch would take the place of
+    /// the deletion, and the row for this entry's.
+    private func isOnlyInMemory(_ block: EntryBlock, _ write: PendingWrite?) -> Bool {
+        #if DEBUG
+            if SeededBug.isActive(.touchHidesDeletion) { return false }
+        #endif
+        return !block.marks.contains(.onDisk) || write?.kind == .deletion || write?.kind == .barred
     }
 
     private func journalAgain(

@@ -62,6 +62,35 @@ def find_memcached():
     return os.environ.get("MEMCACHED") or shutil.which("memcached")
 
 
+def listening(port):
+    """The inodes of the sockets that listen on a TCP port of this machine, as /proc/net/tcp has them."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file.readlines()[1:]]
+        except OSError:
+            continue
+        inodes |= {row[9] for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port}
+    return inodes
+
+
+def holds(pid, inodes):
+    """Whether a process has one of these sockets open."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    for name in names:
+        try:
+            if os.readlink(os.path.join(folder, name)).removeprefix("socket:[").removesuffix("]") in inodes:
+                return True
+        except OSError:
+            continue
+    return False
+
+
 class Server:
     """A server process. `dialect` is `ours`, `new` or `old`: which replies are expected where versions differ."""
 
@@ -130,6 +159,7 @@ class Server:
             try:
                 with Connection(self.address) as probe:
                     line = probe.command(b"version")
+                    self.require_own_port()
                     if line.startswith(b"VERSION ") or line == b"CLIENT_ERROR unauthenticated":
                         return
                     raise StartFailed(f"{self.name} answered version with {line!r}")
@@ -139,6 +169,14 @@ class Server:
                 if time.monotonic() > deadline:
                     raise StartFailed(f"{self.name} did not answer in {seconds} s: {self.log_tail()}") from None
                 time.sleep(0.001)
+
+    def require_own_port(self):
+        """Somebody else may have taken the port between our choice and our server's bind: that one answers then."""
+        if isinstance(self.address, str):
+            return
+        port = self.address[1]
+        if not holds(self.process.pid, listening(port)):
+            raise StartFailed(f"port {port} is in use by another process: {self.log_tail()}")
 
     def connect(self, timeout=10.0):
         return Connection(self.address, timeout)

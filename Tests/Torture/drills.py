@@ -211,6 +211,27 @@ def barred_then_recovered(torture):
         return f"back after {back:.2f} s"
 
 
+def touched_without_file(torture):
+    """Values whose files cannot be made stay in memory; touching them must not bring their older files back."""
+    with torture.daemon(memory="4MiB", options=JOURNAL) as server:
+        store(server, 1, LARGE)
+        wait_drained(server)
+        server.faults.arm(FAIL, ["open"], forever=True, code=errno.ENOSPC)
+        with server.connect() as connection:
+            for number in range(COUNT):
+                key = b"key-%d" % number
+                expect(connection.set(key, value(key, 2, LARGE)), b"STORED", "a set without a file")
+                expect(connection.command(b"touch %s 1000" % key), b"TOUCHED", "touch")
+        wait_drained(server)
+        server.faults.disarm()
+        expect(tally(server, [1, 2], LARGE)[2], COUNT, "entries in memory")
+        store(server, 9, 60_000, 120, "churn")
+        expect_no(tally(server, [1, 2], LARGE), 1, "older than a touched entry")
+        server.kill()
+        server.start()
+        expect_no(tally(server, [1, 2], LARGE), 1, "older than a touched entry, after a kill")
+
+
 def rebooted(torture):
     """An unclean reboot: at `process` the disk tier starts empty, with `keep` it does not; a clean stop keeps it."""
     for options, is_clean, wanted in (
@@ -336,6 +357,7 @@ DRILLS = {
     "an older index": old_index,
     "killed while barred": barred_then_killed,
     "recovered from barred": barred_then_recovered,
+    "touched without a file": touched_without_file,
     "unclean reboot": rebooted,
     "unclean reboot at always": rebooted_always,
     "clock set back": clock_set_back,

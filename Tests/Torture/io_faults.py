@@ -146,6 +146,7 @@ def work(script):
         yield script.delete(script.large[turn])
         yield script.get(script.small[5])
         yield script.touch(script.small[6], 1 + turn)
+        yield script.touch(script.large[3], 100 + turn)
         yield script.append(script.large[4])
         if turn == 2:
             yield script.flush()

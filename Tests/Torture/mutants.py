@@ -41,6 +41,7 @@ BY_DRILL = {
     "anchor_ignored": "an older index",
     "bar_ignored": "killed while barred",
     "barred_rows_kept": "recovered from barred",
+    "touch_hides_deletion": "touched without a file",
     "reboot_ignored": "unclean reboot",
     "commit_not_awaited": "unclean reboot at always",
     "clock_trusted": "clock set back",

@@ -33,9 +33,6 @@ def run(torture):
         "the index is garbage at the start": corrupt_at_start,
         "the index is damaged while running": corrupt_while_running,
     }
-    if torture.options.short and not torture.options.only:
-        # An open fault, now and then: see row 7 of docs/RELIABILITY.md. The long form shows it.
-        del cases["no inodes left"]
     for name, check in cases.items():
         if torture.options.only and torture.options.only not in name:
             continue

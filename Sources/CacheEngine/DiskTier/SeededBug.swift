@@ -21,6 +21,8 @@
         case flushNotJournalled = "flush_not_journalled"
         /// A touch changes memory alone.
         case touchNotJournalled = "touch_not_journalled"
+        /// A touch of an entry that is only in memory is journalled over the deletion of its older row.
+        case touchHidesDeletion = "touch_hides_deletion"
         /// The journal forgets its records before their rows are committed.
         case tailBeforeCommit = "tail_before_commit"
         /// Lookups believe the row while a newer write of its key is not committed.
