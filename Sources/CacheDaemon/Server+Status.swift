@@ -12,9 +12,13 @@ extension Server {
         let engine = service.cache.statistics()
         var text = "serving \(max(0, service.connectionCount)) clients; "
         text += "memory \(ByteSize(bytes: engine.memoryBytes).approximate), \(engine.memoryEntries) entries; "
-        guard let disk = engine.disk else { return text + "no disk tier" }
+        let waiting = service.waitingForRestart
+        let restart = waiting.isEmpty ? [] : ["needs a restart: \(waiting.joined(separator: ", "))"]
+        guard let disk = engine.disk else {
+            return ([text + "no disk tier"] + restart).joined(separator: "; ")
+        }
         text += "disk \(disk.state), \(ByteSize(bytes: disk.allocatedBytes).approximate), \(disk.entries) entries"
-        return ([text] + Self.work(engine.warmUp, disk.chores)).joined(separator: "; ")
+        return ([text] + Self.work(engine.warmUp, disk.chores) + restart).joined(separator: "; ")
     }
 
     /// What goes on in the background, in words.

@@ -31,6 +31,7 @@ struct ConformanceTests {
             ["stats"],
             ["guides"],
             ["service"],
+            ["reload"],
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["maintenance"],

@@ -88,8 +88,9 @@ final class DiskReader {
 
     // MARK: Lookup and promotion
 
-    /// Does the lookups of `flights`: reads all rows in one snapshot, and tells the waiters at the end, so that an event
-    /// loop wakes once for them.
+    /// Does the lookups of `flights`.
+    ///
+    /// All rows are read in one snapshot, and the waiters told at the end, so that an event loop wakes once for them.
     private func lookUpAll() {
         disk.counters.add(flights.count, to: .reads)
         readRows()
