@@ -99,7 +99,7 @@ struct Plan {
         var disk = DiskOptions(directory: directory)
         disk.bytesMax = 64 << 20
         disk.journalBytes = [32 << 10, 64 << 10, 256 << 10, 1 << 20][random.below(4)]
-        if faults == .room { disk.journalBytes = 32 << 10 }
+        if faults == .room { disk.journalBytes = [4 << 10, 8 << 10][random.below(2)] }
         disk.inlineBytesMax = [200, 2000, 20 << 10][random.below(3)]
         disk.readers = 1 + random.below(2)
         disk.trimInterval = [50, 1000, 10_000][random.below(3)]

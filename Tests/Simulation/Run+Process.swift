@@ -102,6 +102,8 @@ extension Run {
                 continue
             }
             trace("started: \(daemon?.report ?? "")")
+            // A store that was given up takes the flush along that it was to perform.
+            if mayVanish { doubtFlushes() }
             for key in keys { key.note("\(time) @\(trueClock) started: \(daemon?.report ?? "")") }
             if isDead { return try restart() }
             if let daemon { clients = (0..<plan.clients).map { daemon.connect(nextClient + $0) } }

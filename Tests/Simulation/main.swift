@@ -27,9 +27,8 @@ struct Wishes {
             case "--steps": steps = rest.popFirst().flatMap { Int($0) } ?? steps
             case "--stride": stride = rest.popFirst().flatMap { UInt64($0) } ?? stride
             default:
-                output(
-                    "usage: Simulation [--seed N] [--seeds K] [--steps M] [--stride S] [--faults KIND] [--print|--hash|--first]\n"
-                )
+                output("usage: Simulation [--seed N] [--seeds K] [--steps M] [--stride S] [--faults KIND]\n")
+                output("                  [--print] [--hash] [--first]\n")
                 exit(64)
             }
         }

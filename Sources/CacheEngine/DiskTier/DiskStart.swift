@@ -119,16 +119,13 @@ final class DiskStart: Sendable {
             syncs: options.durability == .always)
     }
 
-    #if DEBUG
-        /// The simulation's journals are so small that they are full all the time.
-        static let journalBytesMin = 32 << 10
-    #else
-        private static let journalBytesMin = 1 << 20
-    #endif
-
-    /// The journal's size: at most an eighth of the tier, at least `journalBytesMin`, whole pages.
+    /// The journal's size: at most an eighth of the tier, at least 1 MiB, whole pages.
     private static func journalCapacity(_ options: DiskOptions) -> Int {
-        max(journalBytesMin, min(options.journalBytes, options.bytesMax / 8)) & ~4095
+        #if DEBUG
+            // The simulation's journals are so small that they are full all the time.
+            if (4096..<1 << 20).contains(options.journalBytes) { return options.journalBytes & ~4095 }
+        #endif
+        return max(1 << 20, min(options.journalBytes, options.bytesMax / 8)) & ~4095
     }
 
     static func indexOptions(_ options: DiskOptions) -> IndexOptions {
