@@ -68,7 +68,7 @@ let package = Package(
         // The product.
         layer("Protocol", ["Primitives"]),
         layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
-        layer("CacheClient", ["TLS", "Primitives"]),
+        layer("CacheClient", ["TLS", "Arguments", "Primitives"]),
         program(
             "CacheDaemon",
             [
@@ -84,7 +84,7 @@ let package = Package(
 
         // Tests.
         .executableTarget(
-            name: "StoreDamage", dependencies: ["CacheEngine"], path: "Tests/Torture/StoreDamage",
+            name: "StoreDamage", dependencies: ["CacheEngine", "TestSupport"], path: "Tests/Torture/StoreDamage",
             swiftSettings: relaxed),
         .target(
             name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),

@@ -8,7 +8,7 @@ import Primitives
 enum BenchOption: Sendable {
     case connections, threads, pipeline, ratio, keys, keyPrefix, keySize, valueSize, distribution, seconds, operations
     case rate, ttl, warm, seed, verify, noVerify, json, quiet, generate, help, version
-    case user, passwordFile, tls, authorities, certificate, key
+    case credential(CredentialOption)
 }
 
 /// What the command line asks for.
@@ -61,7 +61,7 @@ let benchOptions = OptionTable<BenchOption>(
                     help: "uniform, or zipf:S with exponent S, key 0 being the hottest (uniform)."),
                 Option(.ttl, long: "ttl", value: "SECONDS", help: "Expiry time of values; 0 is never (0)."),
             ]),
-        OptionGroup("Encryption", encryptionOptions),
+        OptionGroup("Login and encryption", CredentialOption.options(as: BenchOption.credential)),
         OptionGroup(
             "Other",
             [
@@ -70,12 +70,6 @@ let benchOptions = OptionTable<BenchOption>(
                 Option(.noVerify, long: "no-verify", help: "Count replies without looking at their values."),
                 Option(.json, long: "json", help: "Print settings and results as one JSON object."),
                 Option(.quiet, long: "quiet", short: "q", help: "No progress line."),
-                Option(
-                    .user, long: "user", short: "u", value: "NAME",
-                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
-                Option(
-                    .passwordFile, long: "password-file", value: "FILE",
-                    help: "With --user: the password is the first line of FILE."),
                 Option(
                     .generate, long: "generate", value: "WHAT", choices: ["man"] + Shell.allCases.map(\.rawValue),
                     help: "Print the manual page or a shell completion, and exit."),
@@ -90,21 +84,6 @@ let benchOptions = OptionTable<BenchOption>(
         Exit codes: 0 done; 1 a wrong value or reply was found; 64 usage; 69 the server is unavailable.
         """)
 
-private let encryptionOptions: [Option<BenchOption>] = [
-    Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
-    Option(.authorities, long: "ca", value: "FILE", help: "Trust these authorities, PEM, instead of the system's."),
-    Option(.certificate, long: "cert", value: "FILE", help: "Our certificate chain, PEM, where the server asks."),
-    Option(.key, long: "key", value: "FILE", help: "Its private key, PEM, if it is in another file."),
-]
-
-extension EncryptionSettings? {
-    /// The settings; naming a file asks for encryption.
-    fileprivate var orPlain: EncryptionSettings {
-        get { self ?? EncryptionSettings() }
-        set { self = newValue }
-    }
-}
-
 extension BenchRequest {
     /// Reads a command line without the program's name.
     ///
@@ -116,8 +95,7 @@ extension BenchRequest {
         }
         var settings = BenchSettings()
         var keyBytes: Int?
-        var (user, passwordFile): (String?, String?) = (nil, nil)
-        var encryption: EncryptionSettings?
+        var credentials = CredentialArguments()
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
             case .help:
@@ -130,12 +108,7 @@ extension BenchRequest {
                 self = .generate(occurrence.value ?? "")
                 return
             case .keySize: keyBytes = try number(occurrence, 1...250)
-            case .user: user = occurrence.value
-            case .passwordFile: passwordFile = occurrence.value
-            case .tls: encryption = encryption ?? EncryptionSettings()
-            case .authorities: encryption.orPlain.authoritiesPath = occurrence.value
-            case .certificate: encryption.orPlain.certificatePath = occurrence.value
-            case .key: encryption.orPlain.keyPath = occurrence.value
+            case .credential(let option): credentials.take(option, value: occurrence.value)
             default: try settings.apply(occurrence)
             }
         }
@@ -145,14 +118,10 @@ extension BenchRequest {
                 throw BenchUsageError(description: error.description)
             }
         }
-        if let user {
-            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
-                throw BenchUsageError(description: error.description)
-            }
-        } else if passwordFile != nil {
-            throw BenchUsageError(description: "--password-file needs --user")
+        do throws(LoginError) { settings.login = try credentials.login() } catch {
+            throw BenchUsageError(description: error.description)
         }
-        if let encryption {
+        if let encryption = credentials.encryption {
             do throws(EncryptionError) { settings.encryption = try Encryption(encryption) } catch {
                 throw BenchUsageError(description: error.description)
             }
@@ -203,8 +172,7 @@ extension BenchSettings {
         case .noVerify: verify = false
         case .json: json = true
         case .quiet: quiet = true
-        case .keySize, .user, .passwordFile, .tls, .authorities, .certificate, .key, .generate, .help, .version:
-            break
+        case .keySize, .credential, .generate, .help, .version: break
         }
     }
 

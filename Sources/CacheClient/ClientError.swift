@@ -1,6 +1,7 @@
 // What can go wrong between a client and a server. Every error names the operation, the address and the cause.
 
 import Glibc
+import Primitives
 
 /// A failed operation on a connection.
 public struct ClientError: Error, Equatable, Sendable, CustomStringConvertible {
@@ -55,7 +56,7 @@ extension ClientError.Cause: CustomStringConvertible {
     public var description: String {
         switch self {
         case .unresolved(let reason): "cannot resolve the host: \(reason)"
-        case .system(let call, let errno): "\(call): \(Self.text(errno))"
+        case .system(let call, let errno): "\(call): \(systemErrorText(errno))"
         case .encryption(let reason): "TLS: \(reason)"
         case .timedOut(let milliseconds): "no progress for \(milliseconds) ms"
         case .closed: "the connection is closed"
@@ -63,19 +64,5 @@ extension ClientError.Cause: CustomStringConvertible {
         case .refused(let line): "refused: \(line)"
         case .badKey(let key): "bad key '\(key)'"
         }
-    }
-
-    /// The system's text for an error number.
-    ///
-    /// See strerror_r(3).
-    private static func text(_ number: Int32) -> String {
-        var buffer = [UInt8](repeating: 0, count: 128)
-        // SAFETY: strerror_r writes within the given size, zero included.
-        let result = unsafe buffer.withUnsafeMutableBytes { bytes in
-            let text = unsafe bytes.assumingMemoryBound(to: CChar.self)
-            return unsafe text.baseAddress.map { unsafe strerror_r(number, $0, text.count) }
-        }
-        guard result == 0 else { return "errno \(number)" }
-        return String(decoding: buffer.prefix { $0 != 0 }, as: UTF8.self)
     }
 }

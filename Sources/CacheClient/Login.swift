@@ -46,13 +46,13 @@ public struct Login: Hashable, Sendable {
 
     private static func firstLine(of path: String) throws(LoginError) -> String {
         let fd = unsafe open(path, O_RDONLY | O_CLOEXEC)
-        guard fd >= 0 else { throw LoginError("cannot open \(path): errno \(errno)") }
+        guard fd >= 0 else { throw LoginError("cannot open \(path): \(systemErrorText(errno))") }
         defer { close(fd) }
         var bytes = [UInt8](repeating: 0, count: passwordBytesMax + 2)
         // SAFETY: the kernel writes within the array, whose size is given. A password is far shorter than a pipe's
         // atomic write, so one call takes it whole.
         let count = unsafe read(fd, &bytes, bytes.count)
-        guard count >= 0 else { throw LoginError("cannot read \(path): errno \(errno)") }
+        guard count >= 0 else { throw LoginError("cannot read \(path): \(systemErrorText(errno))") }
         let line = bytes[..<count].prefix { $0 != 10 && $0 != 13 }
         return String(decoding: line, as: UTF8.self)
     }

@@ -79,8 +79,7 @@ enum ProcessSetup {
         guard let entry = unsafe getpwnam(user) else { throw SetupError(description: "no user '\(user)'") }
         let (uid, gid) = unsafe (entry.pointee.pw_uid, entry.pointee.pw_gid)
         guard unsafe initgroups(user, gid) == 0, setgid(gid) == 0, setuid(uid) == 0 else {
-            // SAFETY: strerror(3) returns a string that is copied at once.
-            throw SetupError(description: "cannot become '\(user)': \(unsafe String(cString: strerror(errno)))")
+            throw SetupError(description: "cannot become '\(user)': \(systemErrorText(errno))")
         }
     }
 }

@@ -78,8 +78,8 @@ struct StatsUsageError: Error, Equatable, Sendable, CustomStringConvertible {
 
 /// The options of cache-stats.
 enum StatsOption: Sendable {
-    case json, watch, count, minHitRatio, maxLatency, generate, user, passwordFile, tls, authorities, certificate, key,
-        help, version
+    case json, watch, count, minHitRatio, maxLatency, generate, help, version
+    case credential(CredentialOption)
 }
 
 /// The table behind parsing and `--help`.
@@ -106,23 +106,10 @@ let statsOptions = OptionTable<StatsOption>(
                 Option(
                     .generate, long: "generate", value: "WHAT", choices: ["man"] + Shell.allCases.map(\.rawValue),
                     help: "Print the manual page or a shell completion, and exit."),
-                Option(
-                    .user, long: "user", short: "u", value: "NAME",
-                    help: "Authenticate as NAME; the password comes from a file or $CACHE_DAEMON_PASSWORD."),
-                Option(
-                    .passwordFile, long: "password-file", value: "FILE",
-                    help: "With --user: the password is the first line of FILE."),
-                Option(.tls, long: "tls", help: "Encrypt; the server's certificate must be for the host named."),
-                Option(
-                    .authorities, long: "ca", value: "FILE",
-                    help: "Trust these authorities, PEM, instead of the system's."),
-                Option(
-                    .certificate, long: "cert", value: "FILE",
-                    help: "Our certificate chain, PEM, where the server asks."),
-                Option(.key, long: "key", value: "FILE", help: "Its private key, PEM, if it is in another file."),
                 Option(.help, long: "help", short: "h", help: "Print this text."),
                 Option(.version, long: "version", short: "V", help: "Print the version."),
-            ])
+            ]),
+        OptionGroup("Login and encryption", CredentialOption.options(as: StatsOption.credential)),
     ],
     footer: """
         A host that is named like a view needs its port: summary:11211. The environment variable
@@ -142,7 +129,7 @@ extension StatsRequest {
             throw StatsUsageError(description: error.description)
         }
         var settings = StatsSettings()
-        var (user, passwordFile): (String?, String?) = (nil, nil)
+        var credentials = CredentialArguments()
         for occurrence in parsed.occurrences {
             let text = occurrence.value ?? ""
             switch occurrence.option.tag {
@@ -165,17 +152,12 @@ extension StatsRequest {
                 do throws(QuantityError) { settings.latencyMax = try TimeSpan(parsing: text) } catch {
                     throw StatsUsageError(description: "--max-latency: \(error)")
                 }
-            case .user: user = text
-            case .passwordFile: passwordFile = text
+            case .credential(let option): credentials.take(option, value: occurrence.value)
             case .watch:
                 guard let seconds = Double(text), seconds >= 0.05, seconds <= 86_400 else {
                     throw StatsUsageError(description: "--watch '\(text)' is not a number of seconds, 0.05 to 86400")
                 }
                 settings.intervalMilliseconds = Int(seconds * 1000)
-            case .tls: settings.encryption = settings.encryption ?? EncryptionSettings()
-            case .authorities: settings.encryption.orPlain.authoritiesPath = occurrence.value
-            case .certificate: settings.encryption.orPlain.certificatePath = occurrence.value
-            case .key: settings.encryption.orPlain.keyPath = occurrence.value
             case .count:
                 guard let samples = Int(text), samples > 0 else {
                     throw StatsUsageError(description: "--count '\(text)' is not a whole number above 0")
@@ -183,12 +165,9 @@ extension StatsRequest {
                 settings.samples = samples
             }
         }
-        if let user {
-            do throws(LoginError) { settings.login = try Login.find(user: user, passwordFile: passwordFile) } catch {
-                throw StatsUsageError(description: error.description)
-            }
-        } else if passwordFile != nil {
-            throw StatsUsageError(description: "--password-file needs --user")
+        settings.encryption = credentials.encryption
+        do throws(LoginError) { settings.login = try credentials.login() } catch {
+            throw StatsUsageError(description: error.description)
         }
         try settings.take(parsed.operands)
         let isList = settings.view == .keys || settings.view == .watch
@@ -196,14 +175,6 @@ extension StatsRequest {
             throw StatsUsageError(description: "--count needs --watch")
         }
         self = .show(settings)
-    }
-}
-
-extension EncryptionSettings? {
-    /// The settings; naming a file asks for encryption.
-    fileprivate var orPlain: EncryptionSettings {
-        get { self ?? EncryptionSettings() }
-        set { self = newValue }
     }
 }
 

@@ -102,6 +102,17 @@ public enum MetaStoreMode: UInt8, Sendable {
     case append
     /// `MP`: add to the front.
     case prepend
+
+    /// The mode of the classic command that does the same.
+    public var classic: StoreMode {
+        switch self {
+        case .set: .set
+        case .add: .add
+        case .replace: .replace
+        case .append: .append
+        case .prepend: .prepend
+        }
+    }
 }
 
 /// A meta command with its flags.

@@ -17,7 +17,7 @@ enum LayerRules {
         "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
         "CacheEngine": ["SQLite", "Hashing", "CMalloc", "Primitives"],
-        "CacheClient": ["TLS", "Primitives"],
+        "CacheClient": ["TLS", "Arguments", "Primitives"],
         "CacheDaemon": [
             "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",
             "Primitives",

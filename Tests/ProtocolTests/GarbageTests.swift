@@ -3,6 +3,7 @@
 // The seed is printed, so that a failure can be replayed: set PROTOCOL_SEED. The loops are bounded by count.
 
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Protocol
@@ -12,7 +13,7 @@ import Testing
         UInt64(ProcessInfo.processInfo.environment["PROTOCOL_SEED"] ?? "") ?? UInt64.random(in: 0...UInt64.max)
 
     @Test func randomBytesNeverTrapAndAlwaysProgress() {
-        var random = SplitMix(seed: seed)
+        var random = SeededRandom(seed: seed)
         for _ in 0..<8000 {
             let bytes = (0..<Int(random.next() % 200)).map { _ in alphabet[Int(random.next() % UInt64(alphabet.count))]
             }
@@ -21,7 +22,7 @@ import Testing
     }
 
     @Test func mutatedRequestsNeverTrapAndAlwaysProgress() {
-        var random = SplitMix(seed: seed)
+        var random = SeededRandom(seed: seed)
         let rows = classicRows + metaRows
         for _ in 0..<8000 {
             var bytes: [UInt8] = []
@@ -39,7 +40,7 @@ import Testing
     }
 
     /// Feeds `bytes` at once and in random pieces; both must give the same answers.
-    private func drive(_ bytes: [UInt8], _ random: inout SplitMix) {
+    private func drive(_ bytes: [UInt8], _ random: inout SeededRandom) {
         let whole = answers(bytes) { $0.count }
         let pieces = answers(bytes) { rest in 1 + Int(random.next() % UInt64(rest.count)) }
         #expect(whole == pieces, "PROTOCOL_SEED=\(seed) input \(bytes)")
@@ -78,18 +79,3 @@ import Testing
 /// Bytes that matter to the parser, and some that do not.
 private let alphabet: [UInt8] =
     Array("  \r\n\r\n\t\0getsadcrmniv0123456789-+=/\\TNRCEDJFMOqkb".utf8) + [0x80, 0xff]
-
-/// A small random generator with a seed.
-private struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
-    }
-}

@@ -20,8 +20,7 @@ struct AuthFileError: Error, Equatable, CustomStringConvertible {
     }
 
     init(_ path: String, _ operation: String, _ code: Int32) {
-        // SAFETY: strerror(3) returns a string that is copied at once.
-        self.init(path, "\(operation): \(unsafe String(cString: strerror(code)))")
+        self.init(path, "\(operation): \(systemErrorText(code))")
     }
 }
 

@@ -35,7 +35,7 @@ extension Session {
             }
         }
         draft.terms = request.storeTerms(turn)
-        let target = StoreTarget(mode: WriteMode(request.storeMode), isQuiet: request.isQuiet, meta: meta)
+        let target = StoreTarget(mode: WriteMode(request.storeMode.classic), isQuiet: request.isQuiet, meta: meta)
         return unsafe take(
             draft, target, lineBytes: lineBytes, valueBytes: request.valueBytes, input, &turn)
     }
@@ -222,19 +222,5 @@ extension MetaRequest {
         edit.cas = newUnique ?? (marksStale ? freshCAS : edit.cas)
         if let deadline { edit.deadline = deadline }
         return .done
-    }
-}
-
-extension WriteMode {
-    /// The engine's word for the mode of an `ms`.
-    fileprivate init(_ mode: MetaStoreMode) {
-        self =
-            switch mode {
-            case .set: .set
-            case .add: .add
-            case .replace: .replace
-            case .append: .append
-            case .prepend: .prepend
-            }
     }
 }

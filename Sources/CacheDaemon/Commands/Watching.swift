@@ -119,7 +119,7 @@ extension Session {
             switch request.operation {
             case .set:
                 unsafe observeStore(
-                    key, request.storeMode.command, request.valueBytes, request.expiration ?? .never, turn)
+                    key, request.storeMode.classic.command, request.valueBytes, request.expiration ?? .never, turn)
             case .delete: unsafe tally(.delete, key, turn)
             case .get, .arithmetic, .inspect, .noOperation: break
             }
@@ -243,19 +243,6 @@ extension StoreMode {
         case .append: "append"
         case .prepend: "prepend"
         case .compare: "cas"
-        }
-    }
-}
-
-extension MetaStoreMode {
-    /// The classic command that does the same.
-    fileprivate var command: StaticString {
-        switch self {
-        case .set: "set"
-        case .add: "add"
-        case .replace: "replace"
-        case .append: "append"
-        case .prepend: "prepend"
         }
     }
 }

@@ -161,8 +161,7 @@ struct TransferTask {
     }
 
     private func fail(_ operation: String, _ code: Int32) -> Int32 {
-        // SAFETY: strerror(3) returns a valid C string; it is copied at once.
-        StandardStream.error.write("cache-daemon: \(operation): \(unsafe String(cString: strerror(code)))\n")
+        StandardStream.error.write("cache-daemon: \(operation): \(systemErrorText(code))\n")
         return MaintenanceTask.wrong
     }
 }

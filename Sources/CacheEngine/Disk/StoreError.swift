@@ -4,6 +4,7 @@
 // memory-only and, for `.corrupt`, quarantines.
 
 import Glibc
+import Primitives
 
 /// Why the store's directory cannot be used.
 enum StoreError: Error, Sendable, Equatable {
@@ -24,7 +25,7 @@ extension StoreError: CustomStringConvertible {
         case .heldBy(nil): "another process holds the directory"
         case .newerFormat(let major, let minor): "the store has format \(major).\(minor), newer than this program's"
         case .notOurs(let reason): reason
-        case .io(let operation, let path, let code): "\(operation) \(path): \(errnoText(code))"
+        case .io(let operation, let path, let code): "\(operation) \(path): \(systemErrorText(code))"
         }
     }
 }
@@ -74,12 +75,6 @@ extension DiskError {
             case EIO: .io
             default: .other
             }
-        self.init(kind: kind, operation: "\(operation) \(path)", code: 0, message: errnoText(code))
+        self.init(kind: kind, operation: "\(operation) \(path)", code: 0, message: systemErrorText(code))
     }
-}
-
-/// The text of an errno value.
-func errnoText(_ code: Int32) -> String {
-    // SAFETY: strerror(3) returns a valid C string; it is copied at once.
-    unsafe String(cString: strerror(code))
 }

@@ -57,7 +57,7 @@ final class DiskStart: Sendable {
             throw Self.cacheError(error, path)
         } catch let error as JournalFile.Failure {
             throw .unusableDirectory(
-                directory: path, reason: "journal: \(error.operation): \(errnoText(error.errno))")
+                directory: path, reason: "journal: \(error.operation): \(systemErrorText(error.errno))")
         } catch {
             throw .unusableDirectory(directory: path, reason: "\(error)")
         }

@@ -61,7 +61,7 @@ public enum EntryStreamError: Error, Sendable, Equatable, CustomStringConvertibl
         case .damaged(let offset): "damaged at byte \(offset)"
         case .truncated(let offset): "ends too early, at byte \(offset)"
         case .wrongCount(let promised, let found): "promises \(promised) entries and holds \(found)"
-        case .failed(let operation, let errno): "\(operation): \(errnoText(errno))"
+        case .failed(let operation, let errno): "\(operation): \(systemErrorText(errno))"
         }
     }
 }

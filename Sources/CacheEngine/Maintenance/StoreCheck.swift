@@ -91,7 +91,7 @@ public enum StoreCheck {
             throw .unusableDirectory(directory: directory, reason: "\(error)")
         } catch let error as JournalFile.Failure {
             throw .unusableDirectory(
-                directory: directory, reason: "journal: \(error.operation): \(errnoText(error.errno))")
+                directory: directory, reason: "journal: \(error.operation): \(systemErrorText(error.errno))")
         } catch {
             throw .unusableDirectory(directory: directory, reason: "\(error)")
         }

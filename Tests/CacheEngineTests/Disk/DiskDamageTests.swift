@@ -1,6 +1,7 @@
 import Foundation
 import Primitives
 import SQLite
+import TestSupport
 import Testing
 
 @testable import CacheEngine
@@ -18,7 +19,7 @@ private struct DamageFixture {
     /// `isLogged`: everything is in the write-ahead log; else in the database file.
     init(isLogged: Bool, entries: Int = 60) throws {
         let fixture = try DiskFixture(options: IndexOptions(pageSize: 4096))
-        var numbers = SeededNumbers(seed: 5)
+        var numbers = SeededRandom(seed: 5)
         var expected: [String: [UInt8]] = [:]
         var metadata: [String: EntryMetadata] = [:]
         let deleted = (0..<10).map { "deleted\($0)" }
@@ -95,7 +96,7 @@ private struct DamageFixture {
         let untouched = try fixture.examine(fixture.source.copyAsAfterAKill())
         #expect(untouched.filter { $0 == .right }.count == 60)
         #expect(untouched.filter { $0 == .miss }.count == 10)
-        var numbers = SeededNumbers(seed: 17)
+        var numbers = SeededRandom(seed: 17)
         var noticed = 0
         for _ in 0..<300 {
             var damaged = bytes
@@ -118,7 +119,7 @@ private struct DamageFixture {
         for file in ["store/index.db", "store/index.db-wal"] {
             let fixture = try DamageFixture(isLogged: file.hasSuffix("-wal"))
             let bytes = try fixture.source.read(file)
-            var numbers = SeededNumbers(seed: 23)
+            var numbers = SeededRandom(seed: 23)
             for _ in 0..<60 {
                 let copy = try fixture.source.copyAsAfterAKill()
                 let count = Int.random(in: 0..<bytes.count, using: &numbers)

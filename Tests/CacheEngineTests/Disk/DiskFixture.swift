@@ -111,21 +111,6 @@ func hashOf(_ key: [UInt8]) -> UInt64 { EntrySum.seed(key: key.span, generation:
 
 func hashOf(_ key: String) -> UInt64 { hashOf(Array(key.utf8)) }
 
-/// Numbers that a seed determines: SplitMix64.
-struct SeededNumbers: RandomNumberGenerator {
-    var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
-    }
-}
-
 /// A read's outcome, copied out.
 struct ReadEntry: Equatable {
     var lookup: IndexLookup

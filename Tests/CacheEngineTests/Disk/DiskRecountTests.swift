@@ -2,6 +2,7 @@
 
 import Foundation
 import Primitives
+import TestSupport
 import Testing
 
 @testable import CacheEngine
@@ -38,7 +39,7 @@ import Testing
     /// One seed per case: rows are put, replaced and deleted between the steps of the count.
     @Test(arguments: 1...8) func `a count under way follows what changes`(seed: UInt64) throws {
         let fixture = try DiskFixture()
-        var numbers = SeededNumbers(seed: seed)
+        var numbers = SeededRandom(seed: seed)
         var keys: [String] = []
         func change() throws {
             try fixture.transaction {

@@ -1,5 +1,6 @@
 import Foundation
 import Primitives
+import TestSupport
 import Testing
 
 @testable import CacheEngine
@@ -14,7 +15,7 @@ private struct Expected: Equatable {
 /// Random operations against the index and against a dictionary, from one seed.
 private struct DiskModel {
     let fixture: DiskFixture
-    var numbers: SeededNumbers
+    var numbers: SeededRandom
     var entries: [String: Expected] = [:]
 
     var totals: DiskTotals {
@@ -66,7 +67,7 @@ private struct DiskModel {
 @Suite struct DiskTotalsTests {
     @Test(arguments: [UInt64(1), 2, 3])
     func totalsAreTheSumOfTheEntries(_ seed: UInt64) throws {
-        var model = DiskModel(fixture: try DiskFixture(), numbers: SeededNumbers(seed: seed))
+        var model = DiskModel(fixture: try DiskFixture(), numbers: SeededRandom(seed: seed))
         let fixture = model.fixture
         for round in 0..<60 {
             let (entries, counter) = (model.entries, fixture.counter)

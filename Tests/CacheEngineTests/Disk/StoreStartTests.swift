@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import CacheEngine
@@ -255,7 +256,7 @@ private func isQuarantined(_ verdict: StartVerdict) -> Bool {
     /// 400 seeded flips of the anchor: a start never gives out an epoch twice, and never forgets the sequence.
     @Test func flippedAnchorsAreSeenOrHarmless() throws {
         let scratch = try ScratchDirectory()
-        var numbers = SeededNumbers(seed: 11)
+        var numbers = SeededRandom(seed: 11)
         var epoch: UInt32 = 0
         for _ in 0..<400 {
             let directory = try StoreDirectory.open(path: scratch.path)

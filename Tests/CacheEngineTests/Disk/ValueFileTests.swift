@@ -1,5 +1,6 @@
 import Foundation
 import Primitives
+import TestSupport
 import Testing
 
 @testable import CacheEngine
@@ -61,7 +62,7 @@ private struct ValueFixture {
 }
 
 private func sampleBytes(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
-    var numbers = SeededNumbers(seed: seed)
+    var numbers = SeededRandom(seed: seed)
     return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &numbers) }
 }
 
@@ -187,7 +188,7 @@ private func sampleBytes(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         let path = fixture.scratch.path(fixture.name(5))
         let descriptor = open(path, O_RDWR)
         defer { close(descriptor) }
-        var numbers = SeededNumbers(seed: 3)
+        var numbers = SeededRandom(seed: 3)
         let head = Array(0..<(64 + 8) * 8)
         let body = (0..<300).map { _ in Int.random(in: 72 * 8..<300_072 * 8, using: &numbers) }
         for bit in head + body {

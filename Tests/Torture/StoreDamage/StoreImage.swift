@@ -1,6 +1,7 @@
 // A store's directory as bytes in memory, and the ways to damage it.
 
 import Foundation
+import TestSupport
 
 /// Directories and files below one directory.
 struct StoreImage {
@@ -52,7 +53,7 @@ struct StoreImage {
     // MARK: One bit
 
     /// Inverts one bit of one file; each kind of file is as likely as any other.
-    static func flip(_ image: inout StoreImage, _ numbers: inout Numbers) -> String {
+    static func flip(_ image: inout StoreImage, _ numbers: inout SeededRandom) -> String {
         let kinds: [(StoreImage) -> [String]] = [
             { _ in ["FORMAT"] }, { _ in ["anchor"] }, { _ in ["journal"] }, { _ in ["store/index.db"] },
             { $0.paths.filter { $0.hasSuffix("-wal") } }, { $0.paths.filter { $0.contains("/v/") } },
@@ -75,7 +76,7 @@ struct StoreImage {
     // MARK: Whole files
 
     /// Cuts, removes, swaps, adds, zeroes or replaces files.
-    static func reshape(_ image: inout StoreImage, _ numbers: inout Numbers) -> String {
+    static func reshape(_ image: inout StoreImage, _ numbers: inout SeededRandom) -> String {
         let path = image.paths[Int.random(in: 0..<image.paths.count, using: &numbers)]
         switch Int.random(in: 0..<8, using: &numbers) {
         case 0...1: return image.cut(path, &numbers)
@@ -90,7 +91,7 @@ struct StoreImage {
         }
     }
 
-    private mutating func cut(_ path: String, _ numbers: inout Numbers) -> String {
+    private mutating func cut(_ path: String, _ numbers: inout SeededRandom) -> String {
         let bytes = files[path] ?? []
         let count = Int.random(in: 0...bytes.count, using: &numbers)
         files[path] = Array(bytes.prefix(count))
@@ -98,7 +99,7 @@ struct StoreImage {
     }
 
     /// Two files change places; mostly two value files.
-    private mutating func swap(_ path: String, _ numbers: inout Numbers) -> String {
+    private mutating func swap(_ path: String, _ numbers: inout SeededRandom) -> String {
         let values = paths.filter { $0.contains("/v/") }
         let pool = Int.random(in: 0..<4, using: &numbers) > 0 && values.count > 1 ? values : paths
         let one = pool == values ? values[Int.random(in: 0..<values.count, using: &numbers)] : path
@@ -107,7 +108,7 @@ struct StoreImage {
         return "\(one) and \(other) swapped"
     }
 
-    private mutating func add(_ numbers: inout Numbers) -> String {
+    private mutating func add(_ numbers: inout SeededRandom) -> String {
         let names = [
             "store/v/00/0000010000000000", "store/v/zz", "store/v/01/garbage", "store/index.db-journal", "garbage",
             "store/garbage", "quarantine-1", "quarantine-999/REASON", "discarded-2/v/00/0000010000000000", "FORMAT.new",
@@ -125,7 +126,7 @@ struct StoreImage {
         return "\(name) added"
     }
 
-    private mutating func zero(_ path: String, _ numbers: inout Numbers) -> String {
+    private mutating func zero(_ path: String, _ numbers: inout SeededRandom) -> String {
         guard var bytes = files[path], !bytes.isEmpty else { return "nothing" }
         let block = Int.random(in: 0...(bytes.count - 1) / 512, using: &numbers) * 512
         let end = min(bytes.count, block + (Bool.random(using: &numbers) ? 512 : 4096))
@@ -134,13 +135,13 @@ struct StoreImage {
         return "\(path) zero from \(block) to \(end)"
     }
 
-    private mutating func replaceByLink(_ path: String, _ numbers: inout Numbers) -> String {
+    private mutating func replaceByLink(_ path: String, _ numbers: inout SeededRandom) -> String {
         files[path] = nil
         links[path] = Bool.random(using: &numbers) ? "/dev/null" : "nowhere"
         return "\(path) is a link"
     }
 
-    private mutating func lengthen(_ path: String, _ numbers: inout Numbers) -> String {
+    private mutating func lengthen(_ path: String, _ numbers: inout SeededRandom) -> String {
         let count = Int.random(in: 1..<5000, using: &numbers)
         files[path, default: []] += (0..<count).map { _ in UInt8.random(in: 0...255, using: &numbers) }
         return "\(path) is \(count) bytes longer"

@@ -2,6 +2,7 @@
 
 import CacheEngine
 import Foundation
+import TestSupport
 
 /// What was read.
 struct Tally: CustomStringConvertible {
@@ -32,7 +33,7 @@ struct Tally: CustomStringConvertible {
 }
 
 /// Damages one thing, and says which.
-private typealias Damage = (inout StoreImage, inout Numbers) -> String
+private typealias Damage = (inout StoreImage, inout SeededRandom) -> String
 
 /// A store and what it holds, to be damaged again and again.
 final class Trials {
@@ -68,7 +69,7 @@ final class Trials {
 
     /// Case `number` of `seed`.
     func run(_ number: Int, seed: UInt64) throws -> Tally {
-        var numbers = Numbers(seed: seed &+ UInt64(number) &* 0x9e37_79b9)
+        var numbers = SeededRandom(seed: seed &+ UInt64(number) &* 0x9e37_79b9)
         var image = image
         let what = damage(&image, &numbers)
         try image.write(to: work)
@@ -113,20 +114,5 @@ final class Trials {
             let value = String(decoding: found.value.prefix(40), as: UTF8.self)
             tally.wrong.append("\(what): \(name) is \(value) \(found.flags) \(String(describing: found.timeToLive))")
         }
-    }
-}
-
-/// Random numbers that a seed repeats: SplitMix64.
-struct Numbers: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
     }
 }
