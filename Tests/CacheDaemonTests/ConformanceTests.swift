@@ -38,6 +38,7 @@ struct ConformanceTests {
             ["restart", "--entries", "200000"],
             ["crash", "--kills", "25"],
             ["crash-checked"],
+            ["churn"],
         ])
     func suite(arguments: [String]) throws {
         try expectPassing(arguments)

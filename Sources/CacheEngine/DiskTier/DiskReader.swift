@@ -31,6 +31,7 @@ final class DiskReader {
     }
 
     func perform(_ job: DiskJob) {
+        if let (file, valueBytes) = job.fileToWrite, !disk.hasRoom(for: file, valueBytes: valueBytes, job) { return }
         switch job {
         case .lookUp(let flight): lookUp(flight)
         case .openStream(let request): openStream(request)
