@@ -158,21 +158,24 @@ final class DiskTrimmer {
         index.pageBytes - index.freePages * index.pageSize + index.totals.fileBytes
     }
 
-    /// What index and value files together may take within the limit.
-    private static func bytesMax(_ limits: DiskLimits, journalBytes: Int) -> Int {
-        max(0, limits.bytesMax - journalBytes - walBytesMax(limits) - smallBytes)
+    /// What the directory has besides index, log and value files.
+    private static func otherBytes(_ disk: DiskTier) -> Int { disk.journal.capacity + disk.hotListBytes }
+
+    /// What index and value files together may take within the limit, given what the directory has besides.
+    private static func bytesMax(_ limits: DiskLimits, otherBytes: Int) -> Int {
+        max(0, limits.bytesMax - otherBytes - walBytesMax(limits) - smallBytes)
     }
 
     /// What value files may take: the limit less everything else.
-    static func fileBytesMax(_ index: DiskIndex, _ limits: DiskLimits, journalBytes: Int) -> Int {
-        bytesMax(limits, journalBytes: journalBytes) - index.pageBytes
+    static func fileBytesMax(_ index: DiskIndex, _ limits: DiskLimits, otherBytes: Int) -> Int {
+        bytesMax(limits, otherBytes: otherBytes) - index.pageBytes
     }
 
     /// What value files may take by now, given the file system's free space, too.
     func fileBytesMax(_ index: DiskIndex, _ writer: DiskWriter) -> Int {
         let disk = writer.disk
         let limits = disk.limits.withLock { $0 }
-        let most = Self.fileBytesMax(index, limits, journalBytes: disk.journal.capacity)
+        let most = Self.fileBytesMax(index, limits, otherBytes: Self.otherBytes(disk))
         guard let freeMin = limits.freeBytesMin, let available = availableBytes(disk) else { return most }
         return min(most, index.totals.fileBytes + disk.space.underWayBytes + available - freeMin)
     }
@@ -193,7 +196,7 @@ final class DiskTrimmer {
         let wanted = space.takeWanted()
         let kept = min(index.freePages * index.pageSize, Self.freeBytesKept(index, limits))
         let used = Self.usedBytes(index) + kept + space.underWayBytes + wanted
-        let limit = Self.bytesMax(limits, journalBytes: writer.disk.journal.capacity)
+        let limit = Self.bytesMax(limits, otherBytes: Self.otherBytes(writer.disk))
         var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
         if let freeMin = limits.freeBytesMin, let available = availableBytes(writer.disk) {
             excess = max(excess, freeMin + wanted - available)
@@ -257,6 +260,10 @@ final class DiskTrimmer {
         let page = try index.flushed(upTo: index.flushGeneration, after: start, limit: Self.walkRows)
         sweptRows += try delete(page.candidates, index, writer, countAs: nil)
         flushWalk = page.next.map(Walk.at) ?? .none
+        writer.disk.chores.withLock { chores in
+            chores.isRemovingFlushed = page.next != nil
+            chores.flushedRowsRemoved = sweptRows
+        }
         return page.next != nil
     }
 
