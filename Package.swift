@@ -50,10 +50,11 @@ let package = Package(
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
         .systemLibrary(name: "CCrypt", providers: [.apt(["libcrypt-dev"])]),
-        // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
+        // Parts of glibc, and of the compiler, that Swift has no names for; no pkg-config, no package of their own.
         .systemLibrary(name: "CGetopt"),
         .systemLibrary(name: "CEpoll"),
         .systemLibrary(name: "CMalloc"),
+        .systemLibrary(name: "CPrefetch"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -67,7 +68,7 @@ let package = Package(
 
         // The product.
         layer("Protocol", ["Primitives"]),
-        layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
+        layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "CPrefetch", "Primitives"]),
         layer("CacheClient", ["TLS", "Arguments", "Primitives"]),
         program(
             "CacheDaemon",

@@ -86,7 +86,8 @@ final class FileSpace: Sendable {
         state.withLock { state in
             if state.underWay[generation] != nil { return true }
             guard state.waiting.isEmpty, bytes <= state.freeBytes else {
-                state.missedBytes = min(state.missedBytes + bytes, Self.wantedBytesMax)
+                // What can never fit is nothing to make room for.
+                if bytes <= state.capacity { state.missedBytes = min(state.missedBytes + bytes, Self.wantedBytesMax) }
                 return false
             }
             state.hold(generation, bytes)
