@@ -87,6 +87,15 @@ let package = Package(
         .executableTarget(
             name: "StoreDamage", dependencies: ["CacheEngine", "TestSupport"], path: "Tests/Torture/StoreDamage",
             swiftSettings: relaxed),
+        // The whole daemon on one thread; its sources a second time, through a link, so that it needs no other form.
+        .target(name: "SimulatedSystem", path: "Tests/Simulation/System"),
+        .executableTarget(
+            name: "Simulation",
+            dependencies: [
+                "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",
+                "Primitives", "TestSupport", "SimulatedSystem",
+            ],
+            path: "Tests/Simulation", exclude: ["System", "Daemon/main.swift"], swiftSettings: relaxed),
         .target(
             name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),
         tests("PrimitivesTests", ["Primitives", "Hashing", "Arguments", "ConfigFile"]),

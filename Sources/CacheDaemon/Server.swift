@@ -49,6 +49,9 @@ final class Server {
     /// Answers of workers that are due before the manager hears that the daemon lives.
     private var pongsDue = 0
     private var seenStopRequests = 0
+    var hasReportedWarmUp = false
+    /// How much memory the control group leaves.
+    var allowance: MemoryAllowance
 
     /// Addresses that are listened on, with the ports that the kernel chose.
     var addresses: [String] { sockets.map(\.address) }
@@ -75,11 +78,13 @@ final class Server {
         let authenticator = try Self.readAccounts(settings, clock)
         let encryption = try Self.encryption(settings)
         let watchers = WatchHub()
-        let cache = try Self.openCache(settings, log, clock, watchers)
+        allowance = Self.allowance(settings, log)
+        let cache = try Self.openCache(settings, allowance, log, clock, watchers)
         service = Service(
             cache: cache, settings: settings, log: log, control: control, watchers: watchers,
             authenticator: authenticator)
         authenticator?.start()
+        service.allowMemory(bytes: allowance.bytes)
         service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
@@ -165,10 +170,11 @@ final class Server {
     }
 
     private static func openCache(
-        _ settings: Settings, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
+        _ settings: Settings, _ allowance: MemoryAllowance, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
     ) throws(StartError) -> Cache {
         do throws(CacheError) {
-            return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
+            let options = CacheOptions(settings, memoryAllowance: allowance.bytes)
+            return try Cache.open(options, clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
                 watchers.publishDiskState("\(state)", reason: reason, clock)
             }
@@ -209,7 +215,7 @@ final class Server {
         admin = nil
         for socket in adminSockets {
             if ownsAdminSockets { close(socket.fd) }
-            if let path = socket.path { unsafe unlink(path) }
+            socket.removeFile()
         }
         adminSockets = []
     }
@@ -247,7 +253,7 @@ final class Server {
         for socket in adminSockets { log.write(.notice, "admin port", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",
-            ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])
+            ["limit": "\(ByteSize(bytes: allowance.bytes))", "threads": "\(settings.threads)"])
         guard settings.disk.isEnabled else { return log.write(.notice, "disk tier", ["state": "off"]) }
         let start = service.cache.startReport ?? ""
         log.write(
@@ -263,6 +269,8 @@ final class Server {
     /// What is done once a second.
     private func tick() {
         service.history.addSample(service)
+        reportWarmUp()
+        followControlGroup()
         if notifier.isOn, seenStopRequests == 0, status != lastStatus {
             lastStatus = status
             notifier.status(lastStatus)
@@ -272,15 +280,6 @@ final class Server {
         } catch {
             service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
         }
-    }
-
-    /// What `systemctl status` shows.
-    private var status: String {
-        let engine = service.cache.statistics()
-        var text = "serving \(max(0, service.connectionCount)) clients; "
-        text += "memory \(ByteSize(bytes: engine.memoryBytes).approximate), \(engine.memoryEntries) entries; "
-        guard let disk = engine.disk else { return text + "no disk tier" }
-        return text + "disk \(disk.state), \(ByteSize(bytes: disk.allocatedBytes).approximate), \(disk.entries) entries"
     }
 
     /// Tells the service manager that the daemon lives, as long as every worker answers.
@@ -355,7 +354,7 @@ final class Server {
 
     private func stopListening() {
         listeners = []
-        for path in sockets.compactMap(\.path) { unsafe unlink(path) }
+        for socket in sockets { socket.removeFile() }
         sockets = []
     }
 
@@ -388,6 +387,7 @@ final class Server {
         service.encrypt(with: encryption)
         settings.connectionsMax = Self.fittingConnections(settings, service.log)
         service.apply(settings)
+        service.waitingForRestart = reload.waiting
         service.log.write(
             .notice, "reloaded",
             [

@@ -34,6 +34,8 @@ public final class Cache: Sendable {
     let diskReference: Unmanaged<DiskTier>?
     let generations: Generations
     let background: Background
+    /// Nil: memory begins empty.
+    let warmUp: WarmUp?
     /// What drafts hold.
     let bodies: BodyBudget
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
@@ -46,8 +48,9 @@ public final class Cache: Sendable {
 
     init(
         options: CacheOptions, clock: any TimeSource, memory: MemoryTier, disk: DiskTier?, generations: Generations,
-        background: Background, flushAt: Instant
+        background: Background, flushAt: Instant, warmUp: WarmUp? = nil
     ) {
+        self.warmUp = warmUp
         self.options = options
         self.clock = clock
         self.memory = memory
@@ -251,7 +254,7 @@ public final class Cache: Sendable {
     ) -> StoreOutcome {
         let block = draft.block
         if let generation = draft.generation, let disk, generation <= disk.flushGeneration {
-            return placeAfterFlush(&draft, insteadOf: old, &shard, garbage: &garbage)
+            return placeAfterFlush(&draft)
         }
         if let file = draft.file, file.hasFailed {
             return placeWithoutFile(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
@@ -297,17 +300,11 @@ public final class Cache: Sendable {
 
     /// A flush came between the writing of the draft's file and its storing; the file's generation is flushed.
     ///
-    /// An unconditional set is taken as having come before the flush. A condition was judged after it, so the file is
-    /// written again; a value that only streamed by cannot be, and is refused.
-    private func placeAfterFlush(
-        _ draft: inout EntryDraft, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
-    ) -> StoreOutcome {
-        let block = draft.block
-        if draft.mode == .set, draft.terms.compare == nil {
-            guard unsafe journalDeletion(draft.hash, block.key, &shard) else { return .unresolved(.journalFull) }
-            if let old { shard.unlink(old, into: &garbage) }
-            return .stored(cas: generations.next())
-        }
+    /// An unconditional set is taken as having come before the flush: what the key holds came after that, and stays. A
+    /// condition was judged after it, so the file is written again; a value that only streamed by cannot be, and is
+    /// refused.
+    private func placeAfterFlush(_ draft: inout EntryDraft) -> StoreOutcome {
+        if draft.mode == .set, draft.terms.compare == nil { return .stored(cas: generations.next()) }
         return draft.takeBackBlock() ? .unresolved(.valueFile) : .noRoom
     }
 

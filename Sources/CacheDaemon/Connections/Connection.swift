@@ -58,7 +58,7 @@ final class Connection {
         @inline(__always) _read { yield unsafe state.pointee.unsent }
         @inline(__always) _modify { yield unsafe &state.pointee.unsent }
     }
-    private var readWatch: Watch?
+    private(set) var readWatch: Watch?
     private(set) var writeWatch: Watch?
     /// Nothing more will be read: the client said so, or the daemon is stopping.
     private var isInputOver = false
@@ -293,7 +293,8 @@ final class Connection {
         return start(watch, &turn)
     }
 
-    private func start(_ watch: Watch, _ turn: inout Turn) -> Bool {
+    @discardableResult
+    func start(_ watch: Watch, _ turn: inout Turn) -> Bool {
         do throws(EventLoopError) {
             try watch.start()
             return true
@@ -360,7 +361,7 @@ final class Connection {
         card.lastActivity = turn.now
         tls?.sayGoodbye()
         if shutdown(fd, Int32(SHUT_WR)) != 0 { return close(&turn) }
-        if let readWatch { _ = start(readWatch, &turn) }
+        if let readWatch { start(readWatch, &turn) }
         if !isClosed { discardInput(&turn) }
     }
 

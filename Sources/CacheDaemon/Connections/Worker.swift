@@ -64,6 +64,8 @@ final class Worker {
     private var wakeWatch: Watch?
     private var sweep: Timer?
     private var drainTimer: Timer?
+    private var handshakeGate = HandshakeGate()
+    private var handshakeTimer: Timer?
     private(set) var isDraining = false
     /// Steps of TLS handshakes that may still be done in this turn.
     var handshakeStepsLeft = Worker.handshakeStepsMax
@@ -93,6 +95,7 @@ final class Worker {
         wakeWatch = try mailbox.wakeup.watch(on: loop) { [unowned self] in takeMessages() }
         sweep = Timer(loop: loop) { [unowned self] in checkDeadlines() }
         drainTimer = Timer(loop: loop) { [unowned self] in isStopping = true }
+        handshakeTimer = Timer(loop: loop) { [unowned self] in admitWaiting() }
     }
 
     deinit {
@@ -167,6 +170,36 @@ final class Worker {
             try sweep?.set(afterMilliseconds: Self.sweepMilliseconds)
         } catch {
             service.log.write(.warning, "no timer for deadlines", ["reason": "\(error)"])
+        }
+    }
+
+    // MARK: Handshakes
+
+    /// Whether the connection may begin its handshake; if not, it will be told when it may.
+    func admits(_ connection: Connection) -> Bool {
+        let rate = service.handshakesPerSecond
+        if handshakeGate.admits(at: service.cache.clock.now(), perSecond: rate) { return true }
+        counters.add(.handshakesDelayed)
+        handshakeGate.wait(connection.id)
+        if handshakeGate.waiting == 1 { setHandshakeTimer(rate) }
+        return false
+    }
+
+    private func admitWaiting() {
+        let rate = service.handshakesPerSecond
+        let now = service.cache.clock.now()
+        while let id = handshakeGate.next(at: now, perSecond: rate, isOpen: { connections[$0] != nil }) {
+            connections[id]?.beginHandshake()
+        }
+        if handshakeGate.waiting > 0 { setHandshakeTimer(rate) }
+    }
+
+    private func setHandshakeTimer(_ rate: Int64) {
+        do throws(EventLoopError) {
+            try handshakeTimer?.set(afterMilliseconds: handshakeGate.millisecondsUntilNext(perSecond: rate))
+        } catch {
+            // Who waits is closed by tls.handshake_timeout.
+            service.log.write(.warning, "no timer for handshakes", ["reason": "\(error)"])
         }
     }
 

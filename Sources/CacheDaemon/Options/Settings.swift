@@ -88,6 +88,8 @@ struct Settings: Equatable, Sendable {
         var oldest = TLSVersion.v12
         /// How long a handshake may take.
         var handshakeTimeout = TimeSpan.seconds(5)
+        /// How many handshakes begin in a second, all workers together.
+        var handshakesPerSecondMax = 1000
         /// memcached's -Z was given.
         var isDemanded = false
 
@@ -112,6 +114,12 @@ struct Settings: Equatable, Sendable {
         var idleMax: TimeSpan?
         /// Larger values stay out of the tier and live on disk only.
         var valueBytesMax = 1 << 20
+        /// Whether what was hot before a stop is brought back from disk after the start.
+        var warmsUp = true
+        /// Bytes of it in a second.
+        var warmUpRate = 32 << 20
+        /// Whether the limit gives way to what the control group allows.
+        var fitsControlGroup = true
     }
 
     /// The disk tier.

@@ -70,6 +70,7 @@ struct StatsReport: Sendable {
         reply.appendStatistic("requests_not_permitted", counters[.requestsNotPermitted])
         appendEncryption(service, counters, &reply)
         appendTiers(engine, &reply)
+        reply.appendStatistic("memory_shortages", UInt64(service.memoryShortageCount))
     }
 
     private func appendProcess(_ service: Service, _ reply: inout ByteBuffer) {
@@ -96,6 +97,8 @@ struct StatsReport: Sendable {
     }
 
     private func appendConnectionCounts(_ service: Service, _ counters: CounterTotals, _ reply: inout ByteBuffer) {
+        let waiting = service.waitingForRestart
+        reply.appendStatistic("needs_restart", waiting.isEmpty ? "none" : waiting.joined(separator: ","))
         reply.appendStatistic("max_connections", UInt64(service.connectionsMax))
         reply.appendStatistic("curr_connections", UInt64(max(0, service.connectionCount)))
         reply.appendStatistic("total_connections", counters[.connectionsOpened])
@@ -141,6 +144,7 @@ struct StatsReport: Sendable {
         reply.appendStatistic("ssl_new_sessions", counters[.tlsHandshakes])
         reply.appendStatistic("ssl_handshake_errors", counters[.tlsHandshakeErrors])
         reply.appendStatistic("ssl_handshake_timeouts", counters[.handshakeTimeouts])
+        reply.appendStatistic("ssl_handshakes_delayed", counters[.handshakesDelayed])
         reply.appendStatistic("ssl_proto_errors", counters[.tlsProtocolErrors])
         reply.appendStatistic("time_since_server_cert_refresh", UInt64(max(0, now - loadedAt.milliseconds) / 1000))
         reply.appendStatistic("ssl_cert_seconds_left", UInt64(max(0, expiresAt.milliseconds - now) / 1000))

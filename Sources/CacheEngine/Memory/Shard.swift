@@ -124,6 +124,16 @@ struct Shard: ~Copyable {
         if oldest == nil { oldest = block }
     }
 
+    /// Makes `block` the least recently used entry.
+    mutating func moveBehind(_ block: EntryBlock) {
+        guard oldest != block else { return }
+        detach(block)
+        block.newer = oldest
+        oldest?.older = block
+        oldest = block
+        if newest == nil { newest = block }
+    }
+
     @inline(__always)
     mutating func detach(_ block: EntryBlock) {
         if let newer = block.newer { newer.older = block.older } else { newest = block.older }
