@@ -4,13 +4,14 @@ import CacheEngine
 import Primitives
 
 extension CacheOptions {
-    /// What the settings say about the cache.
-    init(_ settings: Settings) {
+    /// What the settings say about the cache, where the memory tier may not hold more than `memoryAllowance`.
+    init(_ settings: Settings, memoryAllowance: Int = .max) {
         self.init()
-        memory.bytesMax = settings.memory.bytesMax
+        let memoryBytes = min(settings.memory.bytesMax, memoryAllowance)
+        memory.bytesMax = memoryBytes
         memory.entriesMax = settings.memory.entriesMax
         memory.ageMax = settings.memory.idleMax?.milliseconds
-        memory.valueBytesMax = min(settings.memory.valueBytesMax, settings.entryBytesMax)
+        memory.valueBytesMax = min(settings.memory.valueBytesMax, settings.entryBytesMax, memoryBytes)
         entryBytesMax = settings.entryBytesMax
         defaultTTL = settings.timeToLive.standard?.milliseconds
         maximumTTL = settings.timeToLive.max?.milliseconds

@@ -17,7 +17,7 @@ enum Counter: Int, CaseIterable, Sendable {
     case bytesRead, bytesWritten
     case connectionsOpened, connectionsClosed, connectionsRejected, binaryRejected
     case idleKicks, requestTimeouts, sendTimeouts, yields
-    case tlsHandshakes, tlsHandshakeErrors, handshakeTimeouts, tlsProtocolErrors
+    case tlsHandshakes, tlsHandshakeErrors, handshakeTimeouts, handshakesDelayed, tlsProtocolErrors
     case listenPauses
     case loginCommands, loginFailures, loginTimeouts, requestsNotPermitted
 }

@@ -50,6 +50,8 @@ final class Server {
     private var pongsDue = 0
     private var seenStopRequests = 0
     var hasReportedWarmUp = false
+    /// How much memory the control group leaves.
+    var allowance: MemoryAllowance
 
     /// Addresses that are listened on, with the ports that the kernel chose.
     var addresses: [String] { sockets.map(\.address) }
@@ -76,11 +78,13 @@ final class Server {
         let authenticator = try Self.readAccounts(settings, clock)
         let encryption = try Self.encryption(settings)
         let watchers = WatchHub()
-        let cache = try Self.openCache(settings, log, clock, watchers)
+        allowance = Self.allowance(settings, log)
+        let cache = try Self.openCache(settings, allowance, log, clock, watchers)
         service = Service(
             cache: cache, settings: settings, log: log, control: control, watchers: watchers,
             authenticator: authenticator)
         authenticator?.start()
+        service.allowMemory(bytes: allowance.bytes)
         service.encrypt(with: encryption)
         counters = service.makeCounters()
         self.readSettings = readSettings
@@ -166,10 +170,11 @@ final class Server {
     }
 
     private static func openCache(
-        _ settings: Settings, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
+        _ settings: Settings, _ allowance: MemoryAllowance, _ log: Log, _ clock: any TimeSource, _ watchers: WatchHub
     ) throws(StartError) -> Cache {
         do throws(CacheError) {
-            return try Cache.open(CacheOptions(settings), clock: clock) { state, reason in
+            let options = CacheOptions(settings, memoryAllowance: allowance.bytes)
+            return try Cache.open(options, clock: clock) { state, reason in
                 log.write(state == .ok ? .notice : .warning, "disk tier", ["state": "\(state)", "reason": reason])
                 watchers.publishDiskState("\(state)", reason: reason, clock)
             }
@@ -210,7 +215,7 @@ final class Server {
         admin = nil
         for socket in adminSockets {
             if ownsAdminSockets { close(socket.fd) }
-            if let path = socket.path { unsafe unlink(path) }
+            socket.removeFile()
         }
         adminSockets = []
     }
@@ -248,7 +253,7 @@ final class Server {
         for socket in adminSockets { log.write(.notice, "admin port", ["address": socket.address]) }
         log.write(
             .notice, "memory tier",
-            ["limit": "\(ByteSize(bytes: settings.memory.bytesMax))", "threads": "\(settings.threads)"])
+            ["limit": "\(ByteSize(bytes: allowance.bytes))", "threads": "\(settings.threads)"])
         guard settings.disk.isEnabled else { return log.write(.notice, "disk tier", ["state": "off"]) }
         let start = service.cache.startReport ?? ""
         log.write(
@@ -265,6 +270,7 @@ final class Server {
     private func tick() {
         service.history.addSample(service)
         reportWarmUp()
+        followControlGroup()
         if notifier.isOn, seenStopRequests == 0, status != lastStatus {
             lastStatus = status
             notifier.status(lastStatus)
@@ -348,7 +354,7 @@ final class Server {
 
     private func stopListening() {
         listeners = []
-        for path in sockets.compactMap(\.path) { unsafe unlink(path) }
+        for socket in sockets { socket.removeFile() }
         sockets = []
     }
 

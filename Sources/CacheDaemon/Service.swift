@@ -41,6 +41,8 @@ final class Service: Sendable {
     private let idleMilliseconds: Atomic<Int64>
     /// `auth.timeout` in milliseconds.
     private let loginLimit: Atomic<Int64>
+    /// `tls.handshake_rate`, shared out to the workers.
+    private let handshakeLimit: Atomic<Int64>
     /// Guards the list of everybody's counters, and their sums at the last `stats reset`.
     private let tally = Guarded(Tally(), rank: .leaf)
 
@@ -56,6 +58,10 @@ final class Service: Sendable {
     let history = History()
     let prefixes = PrefixTally()
     let crawler = Crawler()
+    /// What the control group leaves of `memory.limit`.
+    private let memoryAllowance = Atomic<Int>(.max)
+    /// Times that the memory tier gave way because the control group was short of memory.
+    private let memoryShortages = Atomic<Int>(0)
     /// `max_connections`, for the main thread's listeners.
     private let connectionLimit: Atomic<Int>
     /// Workers whose thread is about to end.
@@ -92,6 +98,7 @@ final class Service: Sendable {
         currentDeadlines = Guarded(Deadlines(settings), rank: .leaf)
         idleMilliseconds = Atomic(settings.idleTimeout?.milliseconds ?? 0)
         loginLimit = Atomic(settings.access.loginTimeout.milliseconds)
+        handshakeLimit = Atomic(Self.handshakesPerWorker(settings))
         connectionLimit = Atomic(settings.connectionsMax)
     }
 
@@ -103,10 +110,11 @@ final class Service: Sendable {
     /// Puts changed settings in force; the caller has checked that they may change.
     func apply(_ settings: Settings) {
         current.withLock { $0 = settings }
-        cache.apply(CacheOptions(settings))
+        cache.apply(CacheOptions(settings, memoryAllowance: memoryAllowance.load(ordering: .relaxed)))
         currentDeadlines.withLock { $0 = Deadlines(settings) }
         idleMilliseconds.store(settings.idleTimeout?.milliseconds ?? 0, ordering: .relaxed)
         loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
+        handshakeLimit.store(Self.handshakesPerWorker(settings), ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
         telemetry.slow.setThreshold(settings.slowThreshold)
@@ -124,8 +132,22 @@ final class Service: Sendable {
     /// Changes the memory limit, until the next start or reload.
     func setMemoryLimit(bytes: Int) {
         current.withLock { $0.memory.bytesMax = bytes }
-        cache.changeMemoryLimitsInBackground { $0.bytesMax = bytes }
+        allowMemory(bytes: memoryAllowance.load(ordering: .relaxed))
     }
+
+    /// Holds the memory tier to so many bytes, or to `memory.limit` where that is less.
+    func allowMemory(bytes: Int) {
+        memoryAllowance.store(bytes, ordering: .relaxed)
+        let limit = min(bytes, settings.memory.bytesMax)
+        if cache.statistics().memoryBytesMax == limit { return }
+        cache.changeMemoryLimitsInBackground { $0.bytesMax = limit }
+    }
+
+    /// Times that the memory tier gave way to a shortage.
+    var memoryShortageCount: Int { memoryShortages.load(ordering: .relaxed) }
+
+    /// Counts that the control group is short of memory.
+    func noteMemoryShortage() { memoryShortages.add(1, ordering: .relaxed) }
 
     /// After how long a silent connection is closed; nil: never.
     var idleTimeout: Int64? {
@@ -135,6 +157,13 @@ final class Service: Sendable {
 
     /// How long a client may take to authenticate itself.
     var loginMilliseconds: Int64 { loginLimit.load(ordering: .relaxed) }
+
+    /// How many TLS handshakes one worker may begin in a second.
+    var handshakesPerSecond: Int64 { handshakeLimit.load(ordering: .relaxed) }
+
+    private static func handshakesPerWorker(_ settings: Settings) -> Int64 {
+        Int64((settings.tls.handshakesPerSecondMax + settings.threads - 1) / settings.threads)
+    }
 
     /// How long clients may take.
     var deadlines: Deadlines { currentDeadlines.withLock { $0 } }

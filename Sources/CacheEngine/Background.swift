@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// Thread-safe.
 final class Background: Sendable {
-    private struct State {
+    struct State {
         var isStopping = false
         var isRunning = false
         /// Somebody asked for a look at all entries.
@@ -67,16 +67,21 @@ final class Background: Sendable {
     /// Waits for something to do, but not beyond `due`; takes the wishes.
     private func wait(until due: Instant) -> State {
         let milliseconds = max(0, due.milliseconds - SystemClock().now().milliseconds)
-        return state.wait(milliseconds: milliseconds) { state in
-            let isBusy = state.isStopping || state.wantsSweep || state.wantsLimits || state.wantsRelease
-            if !isBusy && !state.isAwake { return nil }
-            let taken = state
-            state.wantsRelease = false
-            state.wantsSweep = false
-            state.wantsLimits = false
-            state.isAwake = false
-            return taken
-        } ?? State()
+        return state.wait(milliseconds: milliseconds, until: Self.take) ?? State()
+    }
+
+    /// What is wished now.
+    func wishes() -> State { state.withLock(Self.take) ?? State() }
+
+    private static func take(_ state: inout State) -> State? {
+        let isBusy = state.isStopping || state.wantsSweep || state.wantsLimits || state.wantsRelease
+        if !isBusy && !state.isAwake { return nil }
+        let taken = state
+        state.wantsRelease = false
+        state.wantsSweep = false
+        state.wantsLimits = false
+        state.isAwake = false
+        return taken
     }
 
     private func run(_ memory: MemoryTier, _ options: CacheOptions) {
@@ -85,24 +90,34 @@ final class Background: Sendable {
         let clock = SystemClock()
         var due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
         while true {
-            let wishes = wait(until: due)
-            if wishes.wantsRelease { releaseFlushed(memory) }
-            memory.release.freeAll()
-            memory.events.deliver()
-            if wishes.isStopping {
-                memory.release.setWake(nil)
-                return memory.release.freeAll()
-            }
-            if wishes.wantsLimits { memory.enforceLimits() }
-            if wishes.wantsSweep { sweepAll(memory) }
+            guard fulfil(wait(until: due), memory) else { return }
             if clock.now() >= due {
                 due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
                 trim(memory, &swept)
+                memory.release.giveBackHoles(limit: memory.limits.bytesMax)
             }
         }
     }
 
-    private func trim(_ memory: MemoryTier, _ swept: inout [Int]) {
+    /// Does what is wished; false at the end.
+    func fulfil(_ wishes: State, _ memory: MemoryTier) -> Bool {
+        if wishes.wantsRelease { releaseFlushed(memory) }
+        memory.release.freeAll()
+        memory.events.deliver()
+        if wishes.isStopping {
+            memory.release.setWake(nil)
+            memory.release.freeAll()
+            return false
+        }
+        if wishes.wantsLimits { memory.enforceLimits() }
+        if wishes.wantsSweep { sweepAll(memory) }
+        return true
+    }
+
+    /// What the timer does.
+    ///
+    /// `swept` says for each shard where the last look ended.
+    func trim(_ memory: MemoryTier, _ swept: inout [Int]) {
         sweepExpired(memory, &swept)
         let limits = memory.limits
         guard let ageMax = limits.ageMax else { return }

@@ -111,6 +111,7 @@ extension Cache {
             startFlight(key, disk, here: here) { unsafe $0.state.proofs.append(waiter) }
         case .valueOnDisk: invariant(false, "stores read values in files by themselves")
         case .valueFile:
+            draft.dropRetiredSplices()
             if let splice = draft.splice {
                 disk.enqueue(.splice(splice.waking(waiter)))
                 return

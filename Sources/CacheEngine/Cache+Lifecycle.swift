@@ -15,6 +15,18 @@ extension Cache {
         _ options: CacheOptions, clock: any TimeSource = SystemClock(),
         onDiskState: @escaping @Sendable (DiskState, String) -> Void = { _, _ in }
     ) throws(CacheError) -> Cache {
+        let (cache, start) = try assemble(options, clock: clock, onDiskState: onDiskState)
+        if let start { cache.disk?.start(start) }
+        cache.performDueFlush(clock.now())
+        cache.background.start(cache)
+        cache.warmUp?.start()
+        return cache
+    }
+
+    /// A cache that has no threads yet, and what its disk tier's are to begin with.
+    static func assemble(
+        _ options: CacheOptions, clock: any TimeSource, onDiskState: @escaping @Sendable (DiskState, String) -> Void
+    ) throws(CacheError) -> (cache: Cache, start: DiskStart?) {
         if let problem = options.problem { throw .invalidOption(problem) }
         let events = EventLog()
         guard let diskOptions = options.disk else {
@@ -23,8 +35,7 @@ extension Cache {
             let cache = Cache(
                 options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
                 background: Background(), flushAt: .never)
-            cache.background.start(cache)
-            return cache
+            return (cache, nil)
         }
         let start = try DiskStart(diskOptions)
         let memory = MemoryTier(options.memory, seed: start.directory.hashSeed, clock: clock, events: events)
@@ -36,11 +47,7 @@ extension Cache {
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
             background: Background(), flushAt: flush.at.map(memory.instant) ?? .never,
             warmUp: diskOptions.warmUp.map { WarmUp($0, disk) })
-        disk.start(start)
-        cache.performDueFlush(clock.now())
-        cache.background.start(cache)
-        cache.warmUp?.start()
-        return cache
+        return (cache, start)
     }
 
     /// What opening the disk tier found, in words for the log; nil without a disk tier.

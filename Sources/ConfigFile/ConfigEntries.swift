@@ -35,6 +35,8 @@ public enum ConfigFileError: Error, Equatable, Sendable, CustomStringConvertible
     case io(operation: String, path: String, code: Int32)
     /// More than `ConfigEntries.fileBytesMax` bytes.
     case tooLarge(path: String)
+    /// A pipe or a socket: reading would wait for whoever writes.
+    case notAFile(path: String)
 
     /// One line for people: `PATH:LINE: reason`.
     public var description: String {
@@ -43,6 +45,7 @@ public enum ConfigFileError: Error, Equatable, Sendable, CustomStringConvertible
         case .io(let operation, let path, let code):
             // SAFETY: strerror returns a string that stays valid until the thread's next call; it is copied at once.
             unsafe "\(path): cannot \(operation): \(String(cString: strerror(code)))"
+        case .notAFile(let path): "\(path): not a regular file"
         case .tooLarge(let path): "\(path): larger than \(ConfigEntries.fileBytesMax) bytes"
         }
     }
@@ -75,9 +78,14 @@ public enum ConfigEntries {
 
     private static func contents(of path: String) throws(ConfigFileError) -> [UInt8] {
         // SAFETY: the path and the buffer live until their calls return; read(2) writes at most `count` bytes.
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        // A pipe without a writer must not keep a reload waiting for ever.
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else { throw .io(operation: "open", path: path, code: errno) }
         defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw .io(operation: "stat", path: path, code: errno) }
+        let kind = status.st_mode & S_IFMT
+        guard kind != S_IFIFO, kind != S_IFSOCK else { throw .notAFile(path: path) }
         var bytes: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 16_384)
         while true {

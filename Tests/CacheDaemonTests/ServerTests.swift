@@ -60,6 +60,22 @@ struct ServerTests {
         #expect(try String(contentsOfFile: path, encoding: .utf8) == "precious")
     }
 
+    @Test("a socket file that another process has put in ours' place is not removed")
+    func replacedSocketFile() throws {
+        let path = directory.path + "/replaced"
+        let settings = testSettings {
+            $0.listen = []
+            $0.unixPath = path
+        }
+        let first = try RunningServer(settings)
+        try FileManager.default.removeItem(atPath: path)
+        let second = try RunningServer(settings)
+        #expect(first.stop() == 0)
+        #expect(try PlainClient("unix:" + path).ask("version\r\n").hasPrefix("VERSION"), "the second one's")
+        #expect(second.stop() == 0)
+        #expect(access(path, F_OK) != 0, "removed by the one that made it")
+    }
+
     @Test("an address in use, or a directory in use, is an error with its own status")
     func startErrors() throws {
         let first = try RunningServer(

@@ -11,6 +11,7 @@ import time
 
 from connection import Closed, Connection, store_request
 from report import Skipped, expect, expect_true
+from server import free_port
 
 EDGES = [0, 1, 250, 251, 1 << 15, 1 << 16]
 EDGES += [(1 << bits) + step for bits in (31, 32, 63, 64) for step in (-3, -2, -1, 0, 1)] + [10**19, 10**40]
@@ -233,10 +234,52 @@ def aimed_hashes(context):
         expect_true(aimed < 20 * plain + 1, f"aimed keys take {aimed:.2f} s, others {plain:.2f} s")
 
 
+def http_bytes():
+    """Requests that no browser sends."""
+    yield b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 200_000 + b"\r\n\r\n"
+    yield b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(20_000)) + b"\r\n"
+    yield b"GET " + b"/" * 200_000 + b" HTTP/1.1\r\n\r\n"
+    yield b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\nx"
+    yield b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\nx"
+    yield b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx"
+    for host in (b"[", b"[:::::", b"[::1", b"::1]", b"%00", b"a" * 60_000, b"1.2.3.4.5.6:99999999999"):
+        yield b"GET /healthz HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+    for path in (b"/../../../etc/passwd", b"//etc/passwd", b"/%2e%2e/%2e%2e/etc/passwd", b"/\0", b"*", b"http://[::1"):
+        yield b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield b"GET /stats.json?since=" + b"9" * 60 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield b"GET /stats.json?since=-9223372036854775808 HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield bytes(range(256)) * 100
+    yield b"GET / HTTP/9.9\r\n\r\nGET / HTTP/0.0\r\n\r\nGET /\r\n\r\n"
+    yield b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200
+
+
+def libevent_input(context):
+    """libevent parses HTTP on the admin port and nothing else that strangers write; addresses are parsed by us."""
+    port = free_port()
+    with Victim(context, "--admin", f"127.0.0.1:{port}") as victim:
+        for request in http_bytes():
+            with Connection(("127.0.0.1", port), 5) as connection:
+                try:
+                    connection.send(request)
+                    connection.finish_sending()
+                    answer = connection.rest()
+                except (OSError, Closed):
+                    answer = bytes(connection.buffer)
+                expect_true(b"root:" not in answer, f"a file in the answer to {request[:60]!r}")
+                expect_true(b" 200 " not in answer[:20] or b"GET" in request, f"an answer to {request[:60]!r}")
+        with Connection(("127.0.0.1", port), 5) as connection:
+            connection.send(b"GET /healthz HTTP/1.0\r\n\r\n")
+            expect_true(connection.rest().endswith(b"ok\n"), "the admin port answers afterwards")
+        for address in ("[", "[]", "[:", "[::1", "::1]:5", "[::1]x", "1.2.3.4:99999", "1.2.3.4:-1", ":", "a" * 5000):
+            command = [victim.server.path, "--no-disk", "--check-config", "-l", address]
+            run = subprocess.run(command, capture_output=True, timeout=20, check=False)
+            expect_true(run.returncode in (71, 78), f"exit status {run.returncode} with -l {address[:20]!r}")
+
+
 CHECKS = (
     ("CVE-2011-4971, 2020-10931: signed lengths, binary headers", signed_lengths),
     ("CVE-2016-8704, 8705, 8706, 2017-9951: lengths near every power of two", length_arithmetic),
-    ("Swift's trap on overflow: every number of the protocol at every edge", numbers),
+    ("CVE-2026-28980 (swift-nio), Swift's trap on overflow: every number of the protocol at every edge", numbers),
     ("CVE-2019-11596, 2020-22570: every command with every count of words", missing_words),
     ("CVE-2023-46852, 46853: runs of spaces, every line end at every buffer's end", spaces_and_line_ends),
     ("CVE-2018-1000127: a hundred thousand references to one entry", references),
@@ -244,6 +287,7 @@ CHECKS = (
     ("CVE-2018-1000115, 2022-48571: no datagrams", no_datagrams),
     ("CVE-2021-32675 (Redis): claimed sizes allocate nothing", claims),
     ("CVE-2021-41099 (Redis): limits have limits", configured_limits),
+    ("CVE-2014-6272, 2016-10195 to 10197 (libevent): HTTP on the admin port, addresses", libevent_input),
     ("cross-protocol: HTTP requests do nothing", smuggled_http),
     ("hash flooding: keys aimed at an unkeyed hash", aimed_hashes),
 )

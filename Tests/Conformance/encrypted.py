@@ -169,6 +169,27 @@ class Encryption:
                     connection.close()
                 expect(patient.command(b"mn"), b"MN", "the patient client")
 
+    def handshake_flood(self):
+        """More handshakes than may begin in a second wait in line; nobody is turned away, and requests go on."""
+        rate, count = 20, 50
+        with self.daemon("-t", "1", "--tls-handshake-rate", str(rate)) as daemon, daemon.connect_encrypted() as other:
+            begin = time.monotonic()
+            crowd = [BufferedSession.hello(daemon.encrypted, self.files.context()) for _ in range(count)]
+            asked = 0
+            while daemon.counted("ssl_new_sessions") < 1 + count:
+                expect(other.command(b"mn"), b"MN", "a client that is in already")
+                asked += 1
+                done = sum(one.go_on() for one in crowd)
+                allowed = 2 + rate * (time.monotonic() - begin) + 1
+                expect_true(done <= allowed, f"{done} handshakes are over, {allowed:.0f} may be")
+                expect_true(time.monotonic() < begin + 20, f"{done} of {count} are in")
+            expect_true(asked > 10, "requests were served meanwhile")
+            delayed = daemon.counted("ssl_handshakes_delayed")
+            expect_true(count - 10 <= delayed <= count, f"ssl_handshakes_delayed is {delayed}")
+            expect(daemon.counted("ssl_handshake_timeouts"), 0, "handshakes cut off")
+            for one in crowd:
+                one.plain.close()
+
     def client_certificates(self):
         authority = ("--tls-client-ca", self.files.path("authority.pem"))
         with self.daemon(*authority) as daemon:
@@ -280,12 +301,35 @@ class Encryption:
 class BufferedSession:
     """TLS in memory, so that a record can be sent byte by byte."""
 
-    def __init__(self, address, context):
+    def __init__(self, address, context, shakes_hands=True):
         self.plain = socket.create_connection(address, 10)
         self.plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.session = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
-        self.until_done(self.session.do_handshake)
+        if shakes_hands:
+            self.until_done(self.session.do_handshake)
+
+    @classmethod
+    def hello(cls, address, context):
+        """A session that has said hello and waits for nothing."""
+        session = cls(address, context, shakes_hands=False)
+        session.plain.setblocking(False)
+        session.go_on()
+        return session
+
+    def go_on(self):
+        """Does what can be done now for the handshake; whether it is over."""
+        try:
+            self.incoming.write(self.plain.recv(1 << 16))
+        except BlockingIOError:
+            pass
+        try:
+            self.session.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self.flush(1 << 16)
+        return True
 
     def until_done(self, step, size=1 << 16):
         """Repeats a step until it needs nothing from the other side, sending `size` bytes at a time."""
@@ -337,6 +381,7 @@ CHECKS = (
     ("requests and records come in pieces", "pieces"),
     ("plain text and junk at the encrypted port are closed and counted", "plain_text"),
     ("handshakes and requests that stop are cut off", "deadlines"),
+    ("a flood of handshakes waits in line", "handshake_flood"),
     ("clients' certificates: required, optional, a stranger's", "client_certificates"),
     ("a reload takes a new certificate and refuses a broken one", "reload"),
     ("wrong files and exposed addresses are refused at the start", "refusals"),

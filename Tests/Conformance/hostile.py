@@ -290,6 +290,66 @@ class Hostile:
             expect(closed_count(held), 50, "closed connections")
             probe.quantile(0.5)
 
+    def control_group(self):
+        """In a control group that allows less than memory.limit, the memory tier fits, and gives way to others."""
+        with MemoryGroup(96 * MIB) as group:
+            server = self.daemon("-m", "256")
+            server.launcher = group.launcher
+            with server:
+                expect_true("memory.limit lowered" in server.log_tail(2000), f"the log says so: {server.log_tail()}")
+                with server.connect() as connection:
+                    for start in range(0, 30_000, 500):
+                        keys = [b"key-%d" % number for number in range(start, start + 500)]
+                        connection.send(b"".join(store_request(b"set", key, b"v" * 5000) for key in keys))
+                        expect([connection.line() for _ in keys], [b"STORED"] * len(keys), "sets beyond the limit")
+                before = counted(server, "memory_limit_bytes")
+                expect_true(before <= 58 * MIB, f"memory_limit_bytes is {before}")
+                most = resident(server)
+                expect_true(most <= 96 * MIB, f"{most} bytes resident in a group of 96 MiB")
+                hog = subprocess.Popen([*group.launcher, "python3", "-c", HOG], stdin=subprocess.PIPE)
+                try:
+                    wait_until(lambda: counted(server, "memory_shortages") > 0, "the shortage is seen", 30)
+                    least = wait_until(lambda: held_below(server, before - 8 * MIB), "the memory tier gives way", 30)
+                    expect_true(0 < least < before, f"{least} bytes held under pressure")
+                finally:
+                    hog.kill()
+                    hog.wait()
+                    hog.stdin.close()
+                wait_until(lambda: counted(server, "memory_limit_bytes") == before, "the limit comes back", 30)
+                self.note(f"control group of 96 MiB: {most / MIB:.0f} MiB resident, {least / MIB:.0f} MiB held beside")
+            killed = self.daemon("-m", "256", "--ignore-cgroup")
+            killed.launcher = group.launcher
+            with killed:
+                expect_true("may be too high" in killed.log_tail(2000), "the warning where the limit stays")
+                expect(counted(killed, "memory_limit_bytes"), 256 * MIB, "the limit with --ignore-cgroup")
+
+    def appends_collide(self):
+        """Many clients append to one large value at once: each joining that another one outruns is let go of."""
+        with self.daemon(disk=True) as server:
+            held = [server.connect(60) for _ in range(20)]
+            before, most = resident(server), 0
+            request = store_request(b"append", b"log", b"y" * 50_000)
+            for connection in held:
+                expect(connection.set(b"log", b"a"), b"STORED", "set")
+                connection.socket.setblocking(False)
+            left = {connection: request * 30 for connection in held}
+            deadline = time.monotonic() + (4 if not self.long else 20)
+            while time.monotonic() < deadline:
+                for connection in held:
+                    try:
+                        sent = connection.socket.send(left[connection]) if left[connection] else 0
+                        left[connection] = left[connection][sent:]
+                    except BlockingIOError:
+                        pass
+                most = max(most, resident(server) - before)
+                time.sleep(0.05)
+            self.note(f"colliding appends: +{most // KIB} KiB for values of at most 30 MiB")
+            # What is in memory may be two values of 1.5 MiB for each client, and the tier itself.
+            expect_true(most <= 128 * MIB, f"20 clients that append to one key cost {most} bytes")
+            for connection in held:
+                connection.close()
+            expect_true(can_ask(server), "others are served")
+
     def workers_cannot_start(self):
         """A daemon whose workers get no descriptors says so and ends with a status that is not success."""
         server = self.daemon("-t", "40")
@@ -311,6 +371,12 @@ def drip(one):
         return True
 
 
+def held_below(server, border):
+    """Bytes of the memory tier once they are fewer than `border`."""
+    held = counted(server, "memory_bytes")
+    return held if held < border else None
+
+
 def can_ask(server):
     """Whether a new connection is served."""
     try:
@@ -320,6 +386,56 @@ def can_ask(server):
         return False
 
 
+# A process that takes 34 MiB of memory, most of it by and by, and waits for its input to end.
+HOG = """
+import sys, time
+held = [bytes(range(1, 256)) * 4112 for _ in range(10)]
+while len(held) < 34:
+    held.append(bytes(range(1, 256)) * 4112)
+    time.sleep(0.4)
+sys.stdin.read()
+"""
+
+
+class MemoryGroup:
+    """A memory control group of our own, version 1 or 2, below the one that this process is in."""
+
+    def __init__(self, limit):
+        self.limit = limit
+        self.folder = None
+
+    def __enter__(self):
+        for line in open("/proc/self/cgroup", encoding="ascii").read().split():
+            _, controllers, path = line.split(":", 2)
+            if "memory" in controllers.split(","):
+                root, self.limit_file, self.taken_name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "total_rss"
+            elif not controllers:
+                root, self.limit_file, self.taken_name = "/sys/fs/cgroup", "memory.max", "anon"
+            else:
+                continue
+            folder = f"{root}{path.rstrip('/')}/conformance-{os.getpid()}"
+            try:
+                os.mkdir(folder)
+                self.folder = folder
+                with open(f"{folder}/{self.limit_file}", "w", encoding="ascii") as file:
+                    file.write(str(self.limit))
+                self.launcher = ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh"]
+                return self
+            except OSError:
+                self.__exit__()
+        raise Skipped("needs the right to make a memory control group")
+
+    def __exit__(self, *_):
+        if self.folder:
+            os.rmdir(self.folder)
+            self.folder = None
+
+    def taken(self):
+        """Bytes of the group's processes that are in no file."""
+        with open(f"{self.folder}/memory.stat", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(self.taken_name + " "))
+
+
 CHECKS = (
     ("slowloris: requests byte by byte are cut off", "slowloris"),
     ("a client that never reads costs at most 2 MiB and is cut off", "never_reads"),
@@ -327,6 +443,8 @@ CHECKS = (
     ("64 descriptors: fewer connections, not one", "few_descriptors"),
     ("descriptors run out: no spin, and accepting goes on by itself", "descriptors_run_out"),
     ("idle connections are cheap", "idle_connections"),
+    ("a control group that allows less than memory.limit", "control_group"),
+    ("many clients append to one large value", "appends_collide"),
     ("one greedy client does not keep the others waiting", "greedy"),
     ("resets and half-closed connections leave nothing behind", "closing"),
     ("silent clients go after idle_timeout", "idle_timeout"),

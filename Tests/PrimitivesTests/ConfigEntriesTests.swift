@@ -131,4 +131,12 @@ struct ConfigEntriesTests {
         try Data(repeating: 10, count: ConfigEntries.fileBytesMax + 1).write(to: URL(fileURLWithPath: path))
         #expect(throws: ConfigFileError.tooLarge(path: path)) { try ConfigEntries.read(path: path) }
     }
+
+    @Test func pipesAreRefusedAtOnce() throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).fifo").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        try #require(mkfifo(path, 0o600) == 0)
+        #expect(throws: ConfigFileError.notAFile(path: path)) { try ConfigEntries.read(path: path) }
+        #expect(try ConfigEntries.read(path: "/dev/null").isEmpty)
+    }
 }

@@ -227,6 +227,7 @@ struct Metric: Sendable {
                     "binary": .binaryRejected, "accept_pause": .listenPauses, "login_failure": .loginFailures,
                     "login_timeout": .loginTimeouts, "tls_handshake": .tlsHandshakes,
                     "tls_handshake_error": .tlsHandshakeErrors,
+                    "tls_handshake_timeout": .handshakeTimeouts, "tls_handshake_delayed": .handshakesDelayed,
                 ])
         },
     ]

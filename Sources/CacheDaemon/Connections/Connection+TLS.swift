@@ -14,6 +14,8 @@ import TLS
 struct EncryptionState {
     /// The handshake is not over; no request is looked at before.
     var isShakingHands = false
+    /// The worker lets the handshake begin, or it has begun.
+    var isAdmitted = false
     /// The session holds bytes that a read would give out at once.
     var hasPending = false
     /// Reading goes on once the socket takes bytes: TLS has to answer something first.
@@ -24,6 +26,12 @@ extension Connection {
     /// Goes on with the handshake.
     func shakeHands(_ turn: inout Turn) {
         guard let tls else { return }
+        guard encryption.isAdmitted || worker.admits(self) else {
+            // Nothing is read until the worker calls back: what is level-triggered would spin.
+            readWatch?.stop()
+            return
+        }
+        encryption.isAdmitted = true
         // The watch is level-triggered: it fires again in the next turn.
         guard worker.handshakeStepsLeft > 0 else { return }
         worker.handshakeStepsLeft -= 1
@@ -47,6 +55,13 @@ extension Connection {
             turn.counters.add(.tlsHandshakeErrors)
             close(&turn)
         }
+    }
+
+    /// It is this connection's turn to begin its handshake.
+    func beginHandshake() {
+        guard encryption.isShakingHands, let readWatch else { return }
+        encryption.isAdmitted = true
+        start(readWatch, &worker.turn)
     }
 
     // SAFETY: both reads write within the room that they are given, which the caller owns during the call.

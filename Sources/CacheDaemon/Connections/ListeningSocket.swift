@@ -23,6 +23,21 @@ struct ListenError: Error, CustomStringConvertible {
     }
 }
 
+/// Which file a path leads to, links not followed; equal to nothing's if there is none.
+private struct FileIdentity: Equatable {
+    var device: UInt64 = 0
+    var inode: UInt64 = 0
+
+    init() {}
+
+    init(_ path: String) {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { return }
+        device = UInt64(status.st_dev)
+        inode = UInt64(status.st_ino)
+    }
+}
+
 /// A bound, listening, non-blocking socket; the holder closes it or hands it on.
 struct ListeningSocket {
     /// Connections that the kernel keeps until they are accepted; cut to net.core.somaxconn.
@@ -33,10 +48,21 @@ struct ListeningSocket {
     let address: String
     /// The TCP port, or nil.
     let port: Int?
-    /// The path to remove at the end, or nil.
-    var path: String?
+    /// The path of a Unix socket that we have made, or nil.
+    let path: String?
+    /// Which file was made there.
+    private var file = FileIdentity()
     /// Whether its connections are not encrypted even where others are.
     var isPlain = false
+
+    init(fd: Int32, address: String, port: Int?, path: String? = nil, isPlain: Bool = false) {
+        self.fd = fd
+        self.address = address
+        self.port = port
+        self.path = path
+        self.isPlain = isPlain
+        if let path { file = FileIdentity(path) }
+    }
 
     // MARK: TCP
 
@@ -141,6 +167,12 @@ struct ListeningSocket {
         guard unsafe chmod(path, mode) == 0 else { throw closing(fd, path, "chmod") }
         guard listen(fd, backlog) == 0 else { throw closing(fd, path, "listen") }
         return ListeningSocket(fd: fd, address: "unix:\(path)", port: nil, path: path, isPlain: true)
+    }
+
+    /// Removes the file of a Unix socket, unless somebody has put another one in its place.
+    func removeFile() {
+        guard let path, FileIdentity(path) == file else { return }
+        _ = unsafe unlink(path)
     }
 
     private static func removeStale(_ address: UnixAddress, _ path: String) throws(ListenError) {

@@ -64,13 +64,21 @@ final class Worker {
     private var wakeWatch: Watch?
     private var sweep: Timer?
     private var drainTimer: Timer?
+    private var handshakeGate = HandshakeGate()
+    private var handshakeTimer: Timer?
     private(set) var isDraining = false
     /// Steps of TLS handshakes that may still be done in this turn.
     var handshakeStepsLeft = Worker.handshakeStepsMax
     private var isStopping = false
 
     /// What sessions work with; lent to one connection at a time.
-    var turn: Turn
+    var turn: Turn {
+        @inline(__always) _read { yield unsafe turnPlace.pointee }
+        @inline(__always) _modify { yield unsafe &turnPlace.pointee }
+    }
+    // SAFETY: allocated in init, freed in deinit. Behind a pointer, so that the run time does not note each access of
+    // each connection's turn; one connection has it at a time, because a worker's actions run one after the other.
+    private let turnPlace: UnsafeMutablePointer<Turn>
     // SAFETY: allocated in init, freed in deinit; used by one connection at a time, within one call.
     let readMemory: UnsafeMutableRawBufferPointer
     let vectors = SendVectors()
@@ -81,14 +89,20 @@ final class Worker {
         self.service = service
         self.counters = counters
         self.mailbox = mailbox
-        turn = Turn(service: service, counters: counters, completions: mailbox)
+        unsafe turnPlace = .allocate(capacity: 1)
+        unsafe turnPlace.initialize(to: Turn(service: service, counters: counters, completions: mailbox))
         unsafe readMemory = .allocate(byteCount: Self.readBytes, alignment: 4096)
         wakeWatch = try mailbox.wakeup.watch(on: loop) { [unowned self] in takeMessages() }
         sweep = Timer(loop: loop) { [unowned self] in checkDeadlines() }
         drainTimer = Timer(loop: loop) { [unowned self] in isStopping = true }
+        handshakeTimer = Timer(loop: loop) { [unowned self] in admitWaiting() }
     }
 
-    deinit { unsafe readMemory.deallocate() }
+    deinit {
+        unsafe turnPlace.deinitialize(count: 1)
+        unsafe turnPlace.deallocate()
+        unsafe readMemory.deallocate()
+    }
 
     /// Serves until told to drain or stop.
     func run() {
@@ -156,6 +170,36 @@ final class Worker {
             try sweep?.set(afterMilliseconds: Self.sweepMilliseconds)
         } catch {
             service.log.write(.warning, "no timer for deadlines", ["reason": "\(error)"])
+        }
+    }
+
+    // MARK: Handshakes
+
+    /// Whether the connection may begin its handshake; if not, it will be told when it may.
+    func admits(_ connection: Connection) -> Bool {
+        let rate = service.handshakesPerSecond
+        if handshakeGate.admits(at: service.cache.clock.now(), perSecond: rate) { return true }
+        counters.add(.handshakesDelayed)
+        handshakeGate.wait(connection.id)
+        if handshakeGate.waiting == 1 { setHandshakeTimer(rate) }
+        return false
+    }
+
+    private func admitWaiting() {
+        let rate = service.handshakesPerSecond
+        let now = service.cache.clock.now()
+        while let id = handshakeGate.next(at: now, perSecond: rate, isOpen: { connections[$0] != nil }) {
+            connections[id]?.beginHandshake()
+        }
+        if handshakeGate.waiting > 0 { setHandshakeTimer(rate) }
+    }
+
+    private func setHandshakeTimer(_ rate: Int64) {
+        do throws(EventLoopError) {
+            try handshakeTimer?.set(afterMilliseconds: handshakeGate.millisecondsUntilNext(perSecond: rate))
+        } catch {
+            // Who waits is closed by tls.handshake_timeout.
+            service.log.write(.warning, "no timer for handshakes", ["reason": "\(error)"])
         }
     }
 

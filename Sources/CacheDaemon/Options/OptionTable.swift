@@ -141,6 +141,14 @@ extension OptionSpec {
         .option(
             "tls.handshake_timeout", flag: "tls-handshake-timeout", .tls, .span(\.tls.handshakeTimeout, second...hour),
             reloads: true, "Close connections whose handshake is not over within this."),
+        .option(
+            "tls.handshake_rate", flag: "tls-handshake-rate", .tls,
+            .count(\.tls.handshakesPerSecondMax, 1...1_000_000), reloads: true,
+            "Handshakes that may begin in a second.",
+            """
+            More wait for their turn, within `tls.handshake_timeout`. Each costs a worker half a millisecond or more, \
+            so that a flood of them would keep it from everybody's requests.
+            """),
     ]
 
     private static let memory: [OptionSpec] = [
@@ -168,6 +176,14 @@ extension OptionSpec {
             "memory.warm_up_rate", flag: "warm-up-rate", .memory, .size(\.memory.warmUpRate, 64 << 10...1 << 40),
             "Bytes of entries that a warm-up brings back in a second.",
             "Each lookup counts as 1 KiB at least. It ends when memory is full to 80 %."),
+            "memory.fit_cgroup", flag: "ignore-cgroup", .memory,
+            .toggle(\.memory.fitsControlGroup, flagMeans: false), reloads: true,
+            "Use all of `memory.limit` although the control group allows less.",
+            """
+            Otherwise the limit is lowered to what fits, and gives way step by step while the processes of the group \
+            take 15/16 of its memory.
+            """,
+            inFile: "Whether `memory.limit` gives way to the limit of the control group."),
     ]
 
     private static let disk: [OptionSpec] = [

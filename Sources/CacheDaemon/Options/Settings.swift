@@ -88,6 +88,8 @@ struct Settings: Equatable, Sendable {
         var oldest = TLSVersion.v12
         /// How long a handshake may take.
         var handshakeTimeout = TimeSpan.seconds(5)
+        /// How many handshakes begin in a second, all workers together.
+        var handshakesPerSecondMax = 1000
         /// memcached's -Z was given.
         var isDemanded = false
 
@@ -116,6 +118,8 @@ struct Settings: Equatable, Sendable {
         var warmsUp = true
         /// Bytes of it in a second.
         var warmUpRate = 32 << 20
+        /// Whether the limit gives way to what the control group allows.
+        var fitsControlGroup = true
     }
 
     /// The disk tier.

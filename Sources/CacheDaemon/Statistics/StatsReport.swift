@@ -70,6 +70,7 @@ struct StatsReport: Sendable {
         reply.appendStatistic("requests_not_permitted", counters[.requestsNotPermitted])
         appendEncryption(service, counters, &reply)
         appendTiers(engine, &reply)
+        reply.appendStatistic("memory_shortages", UInt64(service.memoryShortageCount))
     }
 
     private func appendProcess(_ service: Service, _ reply: inout ByteBuffer) {
@@ -143,6 +144,7 @@ struct StatsReport: Sendable {
         reply.appendStatistic("ssl_new_sessions", counters[.tlsHandshakes])
         reply.appendStatistic("ssl_handshake_errors", counters[.tlsHandshakeErrors])
         reply.appendStatistic("ssl_handshake_timeouts", counters[.handshakeTimeouts])
+        reply.appendStatistic("ssl_handshakes_delayed", counters[.handshakesDelayed])
         reply.appendStatistic("ssl_proto_errors", counters[.tlsProtocolErrors])
         reply.appendStatistic("time_since_server_cert_refresh", UInt64(max(0, now - loadedAt.milliseconds) / 1000))
         reply.appendStatistic("ssl_cert_seconds_left", UInt64(max(0, expiresAt.milliseconds - now) / 1000))

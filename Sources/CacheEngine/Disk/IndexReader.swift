@@ -72,6 +72,9 @@ final class IndexReader {
         }
     }
 
+    /// False after `close`, and after a snapshot that could not be ended.
+    var isOpen: Bool { open != nil }
+
     /// Closes the connection.
     ///
     /// Done by deinit, too.

@@ -15,6 +15,13 @@ final class DiskReader {
     private var memory: MemoryTier { disk.memory }
     private var index: IndexReader?
     private(set) var store: DiskTier.Store
+    /// Lookups under way, what their rows say, and who is to be told; empty between jobs.
+    private var flights: [Flight] = []
+    private var rows: [Row] = []
+    private var news = News()
+
+    /// Most lookups in one snapshot: the first of them waits for the last.
+    private static let lookupsMax = 16
 
     init(_ disk: DiskTier) {
         self.disk = disk
@@ -22,17 +29,27 @@ final class DiskReader {
     }
 
     func run() {
-        while let job = disk.nextJob() {
+        while let job = disk.jobs.next() {
             disk.permits.wait()
-            perform(job)
+            serve(job)
             disk.permits.signal()
         }
         close()
     }
 
+    /// Performs a job of the queue; with a lookup, its share of those that come next.
+    func serve(_ job: DiskJob) {
+        guard case .lookUp(let flight) = job else { return perform(job) }
+        flights.append(flight)
+        disk.jobs.nextLookups(into: &flights, most: Self.lookupsMax, readers: max(1, disk.options.readers))
+        lookUpAll()
+    }
+
     func perform(_ job: DiskJob) {
         switch job {
-        case .lookUp(let flight): lookUp(flight)
+        case .lookUp(let flight):
+            flights.append(flight)
+            lookUpAll()
         case .openStream(let request): openStream(request)
         case .writeValue(let file, let waiter): writeValue(file, waiter)
         case .splice(let request): request.run(self, disk)
@@ -61,7 +78,7 @@ final class DiskReader {
             index = nil
             store = current
         }
-        if index == nil {
+        if index?.isOpen != true {
             do { index = try IndexReader(location: store.location) } catch { disk.counters.add(to: .readErrors) }
         }
         return index
@@ -71,18 +88,31 @@ final class DiskReader {
 
     // MARK: Lookup and promotion
 
-    private func lookUp(_ flight: Flight) {
-        disk.counters.add(to: .reads)
-        let found = read(hash: flight.hash, key: flight.key)
+    /// Does the lookups of `flights`.
+    ///
+    /// All rows are read in one snapshot, and the waiters told at the end, so that an event loop wakes once for them.
+    private func lookUpAll() {
+        disk.counters.add(flights.count, to: .reads)
+        readRows()
         #if DEBUG
             if SeededBug.isActive(.promotionUnchecked) { SeededBug.wait() }
             disk.injected.withLock { $0.beforeLanding }?()
         #endif
-        land(flight, with: found)
+        for (flight, row) in zip(flights, rows) { land(flight, with: resolve(row, flight)) }
+        flights.removeAll(keepingCapacity: true)
+        rows.removeAll(keepingCapacity: true)
+        news.tell(disk)
+    }
+
+    /// What a key's row came to.
+    private enum Row {
+        case found(Found)
+        /// The value is in a file, to be read when the snapshot is over.
+        case file(EntryMetadata, extended: [UInt8])
     }
 
     /// What a read came to.
-    enum Found {
+    private enum Found {
         /// The entry as a block that nobody else knows yet. It may have expired.
         case entry(EntryBlock)
         /// The disk has nothing for the key, or something that is damaged and about to be removed.
@@ -91,43 +121,69 @@ final class DiskReader {
         case failed
     }
 
-    /// Reads the key's row and, if it has one that is to be in memory, its file.
-    func read(hash: UInt64, key: [UInt8]) -> Found {
-        guard disk.isServing, let index = currentIndex() else { return .failed }
-        var block: EntryBlock?
-        var inFile: (EntryMetadata, [UInt8])?
+    /// Fills `rows` with what the index has for each of `flights`.
+    ///
+    /// Each key was written before its flight was registered, or the write ended the flight: a snapshot of any time
+    /// since then is new enough.
+    private func readRows() {
+        guard flights.count > 1, disk.isServing, let index = currentIndex() else {
+            return readEach()
+        }
+        do throws(DiskError) {
+            try index.withSnapshot { readEach() }
+        } catch {
+            // No snapshot: what is wrong with the index is found, and reported, without one.
+            readEach()
+        }
+    }
+
+    private func readEach() {
+        for flight in flights.dropFirst(rows.count) { rows.append(readRow(flight)) }
+    }
+
+    private func resolve(_ row: Row, _ flight: Flight) -> Found {
+        switch row {
+        case .found(let found): found
+        case .file(let metadata, let extended): loadFile(flight.hash, flight.key, metadata, extended)
+        }
+    }
+
+    private func readRow(_ flight: Flight) -> Row {
+        guard disk.isServing, let index = currentIndex() else { return .found(.failed) }
+        let key = flight.key
+        var row = Row.found(.nothing)
         do throws(DiskError) {
             #if DEBUG
                 if let fault = disk.injected.withLock({ $0.readFault }) { throw fault }
             #endif
             // SAFETY: the pointers are valid during the closure only, and what they point to is copied in it.
-            let lookup = try unsafe index.read(hash: hash, key: key.span) { metadata, extended, value in
+            let lookup = try unsafe index.read(hash: flight.hash, key: key.span) { metadata, extended, value in
                 guard metadata.generation > disk.flushGeneration else { return }
                 if let value = unsafe value {
-                    block = unsafe build(hash, key, metadata, Span(_unsafeBytes: extended), value)
+                    let block = unsafe build(flight, metadata, Span(_unsafeBytes: extended), value)
+                    if let block { row = .found(.entry(block)) }
                 } else {
-                    inFile = unsafe (metadata, Array(extended))
+                    row = unsafe .file(metadata, extended: Array(extended))
                 }
             }
             if case .damaged(let generation) = lookup {
-                disk.reportDamage(hash: hash, generation: generation)
+                disk.reportDamage(hash: flight.hash, generation: generation)
             }
         } catch {
             disk.counters.add(to: .readErrors)
             if error.kind == .corrupt { disk.reportCorruption(error, of: store.number) }
-            return .failed
+            return .found(.failed)
         }
-        if let (metadata, extended) = inFile { return loadFile(hash, key, metadata, extended) }
-        return block.map(Found.entry) ?? .nothing
+        return row
     }
 
     private func build(
-        _ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: Span<UInt8>,
-        _ value: UnsafeRawBufferPointer
+        _ flight: Flight, _ metadata: EntryMetadata, _ extended: Span<UInt8>, _ value: UnsafeRawBufferPointer
     ) -> EntryBlock? {
+        let key = flight.key
         guard
             let block = EntryBlock.make(
-                key: key.span, extended: extended, storedValueBytes: value.count, hash: hash)
+                key: key.span, extended: extended, storedValueBytes: value.count, hash: flight.hash)
         else { return nil }
         // SAFETY: nobody else knows the block yet, and it was made for just as many bytes.
         unsafe block.stored.copyMemory(from: value)
@@ -166,14 +222,12 @@ final class DiskReader {
         return .entry(block)
     }
 
-    /// Ends a lookup: promotes `found` if the key was not written meanwhile, and tells the waiters.
+    /// Ends a lookup: promotes `found` if the key was not written meanwhile, and notes what the waiters are to be told.
     private func land(_ flight: Flight, with read: Found) {
         let found = if case .entry(let block) = read { block } else { nil as EntryBlock? }
         let now = memory.clock.now()
         let shard = memory.shard(flight.hash)
         var garbage = Garbage()
-        var news: [(Waiter, CompletionOutcome, Flight?)] = []
-        var needRoom: [Waiter] = []
         shard.withLock { state in
             // SAFETY: a flight's state is guarded by the lock of its key's shard, which is held in this closure.
             let loads = unsafe flight.state.loads
@@ -188,13 +242,14 @@ final class DiskReader {
             guard state.flights[flight.hash] === flight else {
                 state.counters.promotionsDropped += 1
                 if let found { garbage.add(found) }
-                news = (loads + proofs).map { ($0, .retry, nil) }
+                news.add(loads, .retry)
+                news.add(proofs, .retry)
                 return
             }
             guard let found = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
                 if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
                     state.flights[flight.hash] = nil
-                    needRoom = loads + proofs
+                    news.needRoom += loads + proofs
                     return
                 }
                 unsafe flight.state.isAbsent = true
@@ -203,7 +258,8 @@ final class DiskReader {
                 state.counters.misses += loads.count
                 if found != nil { state.counters.expiredLookups += loads.count }
                 if !flight.isWarming || !loads.isEmpty || !proofs.isEmpty { state.noteMiss(flight.hash) }
-                news = loads.map { ($0, .absent, nil) } + proofs.map { ($0, .retry, flight) }
+                news.add(loads, .absent)
+                news.add(proofs, .retry, flight)
                 return
             }
             state.flights[flight.hash] = nil
@@ -216,12 +272,10 @@ final class DiskReader {
             state.counters.promotions += 1
             // Who finds a stub asks for its value next, and counts then.
             if !linked.isStub { state.counters.diskHits += loads.count }
-            for waiter in loads { news.append((waiter, pinned(linked, shard), nil)) }
-            news += proofs.map { ($0, .retry, nil) }
+            for waiter in loads { news.add(waiter, pinned(linked, shard)) }
+            news.add(proofs, .retry)
         }
         garbage.free()
-        for (waiter, outcome, flight) in news { waiter.complete(outcome, flight: flight) }
-        for waiter in needRoom { disk.whenJournalHasRoom(waiter) }
     }
 
     /// Somebody is about to act on the key's absence, but the disk could not be read: makes the absence true.
@@ -323,4 +377,27 @@ struct StreamRequest: Sendable {
     let metadata: EntryMetadata
     let extended: [UInt8]
     let waiter: Waiter
+}
+
+/// What waiters are to be told when no lock is held any more.
+private struct News {
+    private var items: [(waiter: Waiter, outcome: CompletionOutcome, flight: Flight?)] = []
+    /// Who has to wait for room in the journal first.
+    var needRoom: [Waiter] = []
+
+    mutating func add(_ waiter: Waiter, _ outcome: CompletionOutcome, _ flight: Flight? = nil) {
+        items.append((waiter, outcome, flight))
+    }
+
+    mutating func add(_ waiters: [Waiter], _ outcome: CompletionOutcome, _ flight: Flight? = nil) {
+        for waiter in waiters { add(waiter, outcome, flight) }
+    }
+
+    /// Tells them, and forgets.
+    mutating func tell(_ disk: DiskTier) {
+        for item in items { item.waiter.complete(item.outcome, flight: item.flight) }
+        items.removeAll(keepingCapacity: true)
+        for waiter in needRoom { disk.whenJournalHasRoom(waiter) }
+        needRoom.removeAll(keepingCapacity: true)
+    }
 }

@@ -119,9 +119,16 @@ final class DiskStart: Sendable {
             syncs: options.durability == .always)
     }
 
-    /// The journal's size: at most an eighth of the tier, at least 1 MiB, whole pages.
+    #if DEBUG
+        /// The simulation's journals are so small that they are full all the time.
+        static let journalBytesMin = 32 << 10
+    #else
+        private static let journalBytesMin = 1 << 20
+    #endif
+
+    /// The journal's size: at most an eighth of the tier, at least `journalBytesMin`, whole pages.
     private static func journalCapacity(_ options: DiskOptions) -> Int {
-        max(1 << 20, min(options.journalBytes, options.bytesMax / 8)) & ~4095
+        max(journalBytesMin, min(options.journalBytes, options.bytesMax / 8)) & ~4095
     }
 
     static func indexOptions(_ options: DiskOptions) -> IndexOptions {
@@ -149,7 +156,7 @@ final class DiskStart: Sendable {
 
     /// This boot of the machine; empty where it cannot be told, which equals no other: then no crash is told from a
     /// power loss.
-    static let bootID = bootID(at: "/proc/sys/kernel/random/boot_id")
+    static var bootID: String { bootID(at: "/proc/sys/kernel/random/boot_id") }
 
     /// The boot id in the file at `path`, see random(4); empty if it cannot be read.
     static func bootID(at path: String) -> String {

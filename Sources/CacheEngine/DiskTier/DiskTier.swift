@@ -53,13 +53,6 @@ final class DiskTier: Sendable {
         var requests: [@Sendable (DiskWriter) -> Void] = []
     }
 
-    private struct JobQueue {
-        /// Taken jobs are nil: the queue must not be the last to let go of one, because that takes other locks.
-        var jobs: [DiskJob?] = []
-        var next = 0
-        var isStopping = false
-    }
-
     /// What is replaced as a whole when a store is quarantined.
     struct Store: Sendable {
         var number = 0
@@ -84,9 +77,8 @@ final class DiskTier: Sendable {
     ///
     /// The writer waits on it.
     let inbox: Monitor<Inbox>
-    /// Guards the readers' job queue; `jobsReady` counts its jobs.
-    private let jobs = Guarded(JobQueue(), rank: .diskQueue)
-    private let jobsReady = Semaphore()
+    /// What the reader threads are to do.
+    let jobs = JobQueue()
     /// One for each job that may be under way, on reader threads and on those of callers.
     let permits: Primitives.Semaphore
     let callerReads = CallerReads()
@@ -219,15 +211,7 @@ final class DiskTier: Sendable {
 
     /// Hands a job to the reader threads; false if the tier is stopping.
     @discardableResult
-    func enqueue(_ job: DiskJob) -> Bool {
-        let isAccepted = jobs.withLock { queue in
-            guard !queue.isStopping else { return false }
-            queue.jobs.append(job)
-            return true
-        }
-        if isAccepted { jobsReady.signal() }
-        return isAccepted
-    }
+    func enqueue(_ job: DiskJob) -> Bool { jobs.add(job) }
 
     /// Does a job on the calling thread, which may wait, if a permit is free; else the reader threads do it.
     func performHere(_ job: DiskJob) {
@@ -235,24 +219,10 @@ final class DiskTier: Sendable {
     }
 
     /// Jobs that wait for a thread.
-    var queuedJobs: Int { jobs.withLock { $0.jobs.count - $0.next } }
+    var queuedJobs: Int { jobs.count }
 
-    /// The next job; waits for one.
-    ///
-    /// nil when the tier is stopping and no job is left.
-    func nextJob() -> DiskJob? {
-        jobsReady.wait()
-        return jobs.withLock { queue in
-            guard queue.next < queue.jobs.count else { return nil }
-            let job = queue.jobs[queue.next].take()
-            queue.next += 1
-            if queue.next > 1024 || queue.next == queue.jobs.count {
-                queue.jobs.removeFirst(queue.next)
-                queue.next = 0
-            }
-            return job
-        }
-    }
+    /// The next job, if there is one.
+    func jobAtHand() -> DiskJob? { jobs.nextAtHand() }
 
     // MARK: Requests to the writer
 
@@ -337,6 +307,9 @@ final class DiskTier: Sendable {
         threads.withLock { $0 = [writer] + readers }
     }
 
+    /// Takes no more jobs.
+    func refuseJobs() { jobs.refuse() }
+
     /// Finishes queued jobs, drains the journal, closes the store cleanly, ends the threads and lets the directory go.
     func stop() {
         let threads = threads.withLock { threads in
@@ -345,8 +318,7 @@ final class DiskTier: Sendable {
             return running
         }
         guard let writer = threads.first else { return }
-        jobs.withLock { $0.isStopping = true }
-        for _ in threads.dropFirst() { jobsReady.signal() }
+        jobs.stop(readers: threads.count - 1)
         for reader in threads.dropFirst() { reader.join() }
         // Reads on callers' threads must be over before the directory is another's.
         callerReads.stop()

@@ -45,16 +45,26 @@ final class DiskWriter {
     }
 
     func run(_ index: DiskIndex) {
+        begin(index)
+        while turn(wait()) {}
+        close()
+    }
+
+    // The parts of `run`, for whoever is in the thread's place: the simulation takes a turn whenever it likes, as a
+    // thread may at any time after a wait that timed out.
+
+    func begin(_ index: DiskIndex) {
         self.index = index
         if index.flushGeneration > 0 { trimmer.beginFlushSweep() }
-        while true {
-            let inbox = wait()
-            perform(inbox)
-            serveJournal(inbox)
-            if inbox.isStopping, isDrained { break }
-            housekeep()
-        }
-        close()
+    }
+
+    /// One turn of the loop, with what was taken out of the inbox; false when there is to be no other.
+    func turn(_ inbox: DiskTier.Inbox) -> Bool {
+        perform(inbox)
+        serveJournal(inbox)
+        if inbox.isStopping, isDrained { return false }
+        housekeep()
+        return true
     }
 
     // MARK: Waiting
@@ -79,7 +89,7 @@ final class DiskWriter {
     }
 
     /// Takes everything out of the inbox but the wish to stop and the waiters whose time has not come.
-    private func take() -> DiskTier.Inbox {
+    func take() -> DiskTier.Inbox {
         disk.inbox.withLock { inbox in
             let taken = inbox
             inbox.isAwake = false
@@ -324,7 +334,7 @@ final class DiskWriter {
         }
     }
 
-    private func close() {
+    func close() {
         guard let index else { return }
         for shard in memory.shards { shard.withLock { $0.noteAccessesOfNewest() } }
         do {

@@ -183,6 +183,11 @@ public struct EntryDraft: ~Copyable {
         splice = request
     }
 
+    /// Lets go of joinings that came to nothing: each holds two values, and a key that many append to makes many.
+    ///
+    /// Not under a shard's lock.
+    mutating func dropRetiredSplices() { retiredSplices = [] }
+
     /// Takes the block out for linking.
     ///
     /// A file that was written belongs to the entry from now on.

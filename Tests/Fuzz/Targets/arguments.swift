@@ -8,7 +8,7 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
     guard !words.contains(where: { $0.hasPrefix("--c") }) else { return }
     switch Launch.read(words, environment: ["HOME": "/h"], coreCount: 2) {
     case .serve(let settings): precondition(settings.exposedAddresses.isEmpty)
-    case .show: break
+    case .show, .maintain: break
     case .refuse(let lines): precondition(!lines.isEmpty)
     }
 }

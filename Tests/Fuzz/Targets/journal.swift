@@ -16,7 +16,7 @@ private let memory = open("/dev/shm/cache-daemon-fuzz-\(getpid()).journal", O_RD
 func fuzz(_ bytes: UnsafeRawBufferPointer) {
     guard bytes.count > 2 else { return }
     var file = makeFile(Array(bytes.dropFirst(2)), repairsHeader: bytes[0] & 1 == 1, repairsRecords: bytes[0] & 2 == 2)
-    guard ftruncate(memory, 0) == 0, pwrite(memory, &file, file.count, 0) == file.count else { return }
+    guard pwrite(memory, &file, file.count, 0) == file.count, ftruncate(memory, file.count) == 0 else { return }
     do {
         let opened = try JournalFile.open(
             descriptor: dup(memory), capacity: ringBytes, seed: seed, boot: 7, replays: true,

@@ -13,8 +13,10 @@ private let path = "/dev/shm/cache-daemon-fuzz-\(getpid()).db"
 private let hash: UInt64 = 0x1234_5678_9abc_def0
 
 private final class Store {
+    var begin: Statement
     var clear: Statement
     var insert: Statement
+    var commit: Statement
     let reader: IndexReader
     let connection: Connection
 
@@ -26,6 +28,8 @@ private final class Store {
         try connection.execute(
             DiskIndexSchema.objects[0].replacing(" NOT NULL", with: "").replacing(" INTEGER,", with: ","))
         try connection.execute("CREATE INDEX entry_hash ON entry (hash)")
+        begin = try connection.prepare("BEGIN", name: "begin")
+        commit = try connection.prepare("COMMIT", name: "commit")
         clear = try connection.prepare("DELETE FROM entry", name: "clear")
         insert = try connection.prepare(DiskIndexSchema.insertEntry, name: "insert")
         reader = try IndexReader(location: IndexLocation(path: path))
@@ -42,9 +46,7 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
     var rest = Array(bytes)[...]
     let mode = rest.removeFirst()
     do {
-        try store.clear.run()
-        let key = try bind(mode, &rest)
-        try store.insert.run()
+        let key = try replaceRow(mode, &rest)
         let found = try store.reader.read(hash: hash, key: key.span) { metadata, extended, value in
             precondition(value == nil || value?.count == metadata.valueBytes)
             _ = extended.reduce(0) { $0 &+ Int($1) }
@@ -54,6 +56,16 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
         _ = try store.reader.scan(fromHash: .min, limit: 4)
         _ = try store.reader.hasRow(hash: hash)
     } catch {}
+}
+
+/// Puts a row of the input's in place of the one before, in one transaction.
+private func replaceRow(_ mode: UInt8, _ rest: inout ArraySlice<UInt8>) throws -> [UInt8] {
+    try store.begin.run()
+    defer { do { try store.commit.run() } catch { preconditionFailure("\(error)") } }
+    try store.clear.run()
+    let key = try bind(mode, &rest)
+    try store.insert.run()
+    return key
 }
 
 /// Binds all columns from the input; returns the key to look for.

@@ -32,7 +32,7 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
         file.replaceSubrange(0..<ValueFileHeader.bytes, with: header.encoded(seed: seed))
         file.replaceSubrange(ValueFileHeader.bytes..<valueOffset, with: key)
     }
-    guard ftruncate(memory, 0) == 0, pwrite(memory, &file, file.count, 0) == file.count else { return }
+    guard pwrite(memory, &file, file.count, 0) == file.count, ftruncate(memory, file.count) == 0 else { return }
     do {
         let reader = try ValueFileReader(descriptor: dup(memory), key: key.span, expecting: metadata)
         var value = [UInt8](repeating: 0, count: reader.valueBytes)
