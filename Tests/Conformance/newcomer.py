@@ -24,14 +24,14 @@ UNIT = """[Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/bash -c 'bash /root/walk.sh > /root/walk.out 2>&1; echo $? > /root/walk.status; systemctl poweroff'
+ExecStart=/bin/bash -c 'bash /srv/walk.sh > /srv/walk.out 2>&1; echo $? > /srv/walk.status; systemctl poweroff'
 [Install]
 WantedBy=multi-user.target
 """
 # What comes before each command, and what follows the commands of the document.
 BEFORE = """set -e
-export HOME=/root DEBIAN_FRONTEND=noninteractive LANG=C SYSTEMD_PAGER= SYSTEMD_COLORS=0
-cd /root
+export HOME=/srv DEBIAN_FRONTEND=noninteractive LANG=C SYSTEMD_PAGER= SYSTEMD_COLORS=0
+cd /srv
 apt() { apt-get -y -q --no-install-recommends "$@"; }
 say() { echo; echo "== $1"; }
 ask() { exec 3<>/dev/tcp/127.0.0.1/11211; printf "$1" >&3; head -n "${2:-1}" <&3; exec 3>&-; }
@@ -126,19 +126,19 @@ def booted_root():
 def walk(built):
     home = booted_root()
     try:
-        shutil.copy(built, os.path.join(home, "root"))
+        shutil.copy(built, os.path.join(home, "srv"))
         # A fresh machine fetches these from Debian; here they are fetched before it has no network any more.
-        package.inside(home, "sh", "-c", "apt-get install -y -q --download-only --no-install-recommends /root/*.deb")
+        package.inside(home, "sh", "-c", "apt-get install -y -q --download-only --no-install-recommends /srv/*.deb")
         steps = [f"say block-{number}\nset -x\n{block}set +x\n" for number, block in enumerate(commands())]
-        put(home, "root/walk.sh", BEFORE + "".join(steps) + "set -x\n" + AFTER)
+        put(home, "srv/walk.sh", BEFORE + "".join(steps) + "set -x\n" + AFTER)
         put(home, "etc/systemd/system/walk.service", UNIT)
         package.inside(home, "systemctl", "enable", "walk.service")
         done = subprocess.run(
             ["systemd-nspawn", "-D", home, "--boot", "--register=no", "--keep-unit", "--private-network", "--quiet"],
             capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS)
-        if not os.path.exists(os.path.join(home, "root/walk.out")):
+        if not os.path.exists(os.path.join(home, "srv/walk.out")):
             raise Skipped(f"a container cannot be booted here: {done.stderr[-200:]}")
-        judge(read(home, "root/walk.out"), read(home, "root/walk.status").strip())
+        judge(read(home, "srv/walk.out"), read(home, "srv/walk.status").strip())
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

@@ -191,7 +191,8 @@ def run_container(home, user, command, probe, ports):
     try:
         wait_for(int(ports["11211"]), process)
         words = [*probe[:1], f"127.0.0.1:{ports['11211']}", *probe[1:]]
-        expect_true(output("unshare", "--mount", "sh", "-c", script + shlex.join(words)).startswith("CACHE OK"), "probe")
+        answer = output("unshare", "--mount", "sh", "-c", script + shlex.join(words))
+        expect_true(answer.startswith("CACHE OK"), f"the probe: {answer}")
         with socket.create_connection(("127.0.0.1", int(ports["11212"])), 5) as client:
             client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
             expect_true(b" 200 " in client.recv(1000), "the admin port")
