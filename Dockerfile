@@ -6,10 +6,10 @@
 # Inside, it listens on every address without accounts: publish the port to trusted networks only, or see "TLS" and
 # "Accounts" in docs/OPERATIONS.md.
 FROM swift:6.3-bookworm AS build
-RUN apt-get update -q && apt-get install -y -q --no-install-recommends make git pkg-config binutils dpkg-dev \
-    libevent-dev libsqlite3-dev libxxhash-dev libinih-dev libssl-dev
-COPY . /src
 WORKDIR /src
+COPY Scripts/install-dependencies Scripts/
+RUN apt-get update -q && Scripts/install-dependencies build && apt-get install -y -q --no-install-recommends dpkg-dev
+COPY . /src
 RUN swift build -c release --static-swift-stdlib --product cache-daemon \
     && swift build -c release --static-swift-stdlib --product cache-stats \
     && swift build -c release --static-swift-stdlib --product cache-bench && Scripts/make-deb

@@ -50,10 +50,11 @@ let package = Package(
         .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CInih", pkgConfig: "inih", providers: [.apt(["libinih-dev"])]),
         .systemLibrary(name: "CCrypt", providers: [.apt(["libcrypt-dev"])]),
-        // Parts of glibc that Swift's Glibc module leaves out; no pkg-config, no package of their own.
+        // Parts of glibc, and of the compiler, that Swift has no names for; no pkg-config, no package of their own.
         .systemLibrary(name: "CGetopt"),
         .systemLibrary(name: "CEpoll"),
         .systemLibrary(name: "CMalloc"),
+        .systemLibrary(name: "CPrefetch"),
 
         // Ground floor: no policy, no knowledge of caches.
         layer("Primitives"),
@@ -67,7 +68,7 @@ let package = Package(
 
         // The product.
         layer("Protocol", ["Primitives"]),
-        layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "Primitives"]),
+        layer("CacheEngine", ["SQLite", "Hashing", "CMalloc", "CPrefetch", "Primitives"]),
         layer("CacheClient", ["TLS", "Arguments", "Primitives"]),
         program(
             "CacheDaemon",
@@ -86,6 +87,15 @@ let package = Package(
         .executableTarget(
             name: "StoreDamage", dependencies: ["CacheEngine", "TestSupport"], path: "Tests/Torture/StoreDamage",
             swiftSettings: relaxed),
+        // The whole daemon on one thread; its sources a second time, through a link, so that it needs no other form.
+        .target(name: "SimulatedSystem", path: "Tests/Simulation/System"),
+        .executableTarget(
+            name: "Simulation",
+            dependencies: [
+                "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",
+                "Primitives", "TestSupport", "SimulatedSystem",
+            ],
+            path: "Tests/Simulation", exclude: ["System", "Daemon/main.swift"], swiftSettings: relaxed),
         .target(
             name: "TestSupport", dependencies: ["Primitives"], path: "Tests/TestSupport", swiftSettings: relaxed),
         tests("PrimitivesTests", ["Primitives", "Hashing", "Arguments", "ConfigFile"]),

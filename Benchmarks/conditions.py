@@ -102,7 +102,7 @@ class PeakMemory:
 
 def size_shift(options, subjects):
     """Resident memory and hits while the sizes of values change, with a limit of 256 MiB."""
-    limit, seconds = 256, 2 if options.short else max(8, options.seconds)
+    limit, seconds = 256, 2 if options.short else max(5, options.seconds)
     bar = limit * 1.10 + 32
     print(f"\nshift: sizes change, Zipf 0.9, limit {limit} MiB, bar {bar:.0f} MiB\n"
           f"  {'':24}{'values of':>16}{'peak MiB':>10}{'hits':>8}{'op/s':>10}")
@@ -126,4 +126,6 @@ def size_shift(options, subjects):
     return report
 
 
+# How long each takes, roughly.
+SECONDS = {"idle": 30, "steady": 70, "shift": 75}
 CONDITIONS = {"idle": idle_connections, "steady": disk_at_work, "shift": size_shift}

@@ -49,10 +49,11 @@ def measure(options, subject, workload):
             if not workload.evicts and warm["warm"]["sets"] != keys:
                 fail(f"{subject.name} took {warm['warm']['sets']} of {keys} values: {warm['warm']['remarks']}")
         full = server.resident_bytes()
+        seconds = options.seconds * workload.share
         # The first second is not measured: caches fill, and background work of warming comes to its end.
-        cache_bench(options, server, [*load, "--seconds", str(min(options.seconds, 1))])
+        cache_bench(options, server, [*load, "--seconds", str(min(seconds, 1))])
         before = server.cpu_seconds()
-        result = cache_bench(options, server, [*load, "--seconds", str(options.seconds)])["load"]
+        result = cache_bench(options, server, [*load, "--seconds", str(seconds)])["load"]
         line = figures(result, server.cpu_seconds() - before)
         return line | {"rss_bytes": server.resident_bytes(), "rss_per_entry": (full - idle) / keys}
 

@@ -54,7 +54,7 @@ class Subject:
             user = ["-u", "root"] if os.geteuid() == 0 else []
             return [self.path, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", str(memory_mib),
                     "-t", str(threads), "-c", str(connections), *user]
-        tier = ["--no-disk"] if self.kind == "memory" else ["--dir", directory, "--disk", disk]
+        tier = ["--no-disk"] if self.kind == "memory" else ["--dir", directory, "--disk", disk, "--no-warm-up"]
         return [self.path, "--listen", f"127.0.0.1:{port}", "--memory", f"{memory_mib}MiB",
                 "--threads", str(threads), "--max-connections", str(connections), *tier]
 

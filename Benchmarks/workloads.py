@@ -5,7 +5,7 @@ values that are written as often as read, `thumb` the table of a CDN, `chunk` se
 of models that are written once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Workload:
     memory_mib: int = 0
     warms: bool = True
     evicts: bool = False
+    # Of the run's seconds.
+    share: float = 1
 
 
 ROWS = [
@@ -63,4 +65,12 @@ PROFILES = [
              "--ratio 1:9 --value-size llm --distribution zipf:0.7 --key-size 66", evicts=True),
 ]
 
-ALL = ROWS + SHAPES + PROFILES
+ALL = ROWS + [replace(workload, share=2 / 3) for workload in SHAPES + PROFILES]
+GROUPS = {"rows": ROWS, "shapes": SHAPES, "profiles": PROFILES}
+
+
+def seconds_of(workload, options, subjects):
+    """How long a workload takes, roughly: start and stop, filling, and two loads."""
+    keys = workload.keys // 10 if options.short else workload.keys
+    load = options.seconds * workload.share
+    return subjects * options.rounds * (1 + keys / 400_000 + min(load, 1) + load)

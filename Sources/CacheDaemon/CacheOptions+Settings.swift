@@ -17,6 +17,10 @@ extension CacheOptions {
         defaultTTL = settings.timeToLive.standard?.milliseconds
         maximumTTL = settings.timeToLive.max?.milliseconds
         disk = settings.disk.isEnabled ? DiskOptions(settings.disk) : nil
+        guard settings.memory.warmsUp else { return }
+        var warmUp = WarmUpOptions()
+        warmUp.bytesPerSecondMax = settings.memory.warmUpRate
+        disk?.warmUp = warmUp
     }
 }
 

@@ -49,6 +49,7 @@ final class Server {
     /// Answers of workers that are due before the manager hears that the daemon lives.
     private var pongsDue = 0
     private var seenStopRequests = 0
+    var hasReportedWarmUp = false
     /// How much memory the control group leaves.
     var allowance: MemoryAllowance
 
@@ -268,6 +269,7 @@ final class Server {
     /// What is done once a second.
     private func tick() {
         service.history.addSample(service)
+        reportWarmUp()
         followControlGroup()
         if notifier.isOn, seenStopRequests == 0, status != lastStatus {
             lastStatus = status
@@ -278,15 +280,6 @@ final class Server {
         } catch {
             service.log.write(.warning, "no timer for statistics", ["reason": "\(error)"])
         }
-    }
-
-    /// What `systemctl status` shows.
-    private var status: String {
-        let engine = service.cache.statistics()
-        var text = "serving \(max(0, service.connectionCount)) clients; "
-        text += "memory \(ByteSize(bytes: engine.memoryBytes).approximate), \(engine.memoryEntries) entries; "
-        guard let disk = engine.disk else { return text + "no disk tier" }
-        return text + "disk \(disk.state), \(ByteSize(bytes: disk.allocatedBytes).approximate), \(disk.entries) entries"
     }
 
     /// Tells the service manager that the daemon lives, as long as every worker answers.
@@ -394,6 +387,7 @@ final class Server {
         service.encrypt(with: encryption)
         settings.connectionsMax = Self.fittingConnections(settings, service.log)
         service.apply(settings)
+        service.waitingForRestart = reload.waiting
         service.log.write(
             .notice, "reloaded",
             [

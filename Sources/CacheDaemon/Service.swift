@@ -33,6 +33,8 @@ final class Service: Sendable {
     ///
     /// Read by the workers' sweeps, once a second for each connection.
     private let currentDeadlines: Guarded<Deadlines>
+    /// Guards the names of options that wait for a restart.
+    private let waiting = Guarded<[String]>([], rank: .leaf)
     /// How new TCP connections are encrypted; nil: not at all.
     private let encryption = Guarded(Encryption(), rank: .leaf)
     /// `idle_timeout` in milliseconds, for the workers' sweeps; 0: none.
@@ -116,6 +118,12 @@ final class Service: Sendable {
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
         log.setLevel(settings.logLevel)
         telemetry.slow.setThreshold(settings.slowThreshold)
+    }
+
+    /// Names of options that changed in the last reload and wait for the next start.
+    var waitingForRestart: [String] {
+        get { waiting.withLock { $0 } }
+        set { waiting.withLock { $0 = newValue } }
     }
 
     /// How many client connections are served at a time.

@@ -111,7 +111,7 @@ struct Session: ~Copyable {
     /// Why framing was lost.
     private(set) var fatal: RequestError?
     /// Counts requests, for the connection's deadlines.
-    private(set) var requestCount: UInt32 = 0
+    var requestCount: UInt32 = 0
     /// Whether clients must authenticate themselves.
     let needsLogin: Bool
     /// What the client may do, once it has; nil without authentication, and before.
@@ -192,6 +192,8 @@ struct Session: ~Copyable {
     /// Parses and executes the request at the front of `input`.
     @inline(__always)
     private mutating func command(_ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Step {
+        let plainBytes = unsafe executePlain(input, &turn)
+        if plainBytes > 0 { return .done(plainBytes) }
         if let stall = stallBeforeNext(turn) { return .stalled(stall) }
         if replies.openChanges > 0 { return .stalled(.slots) }
         switch unsafe parser.parse(input) {

@@ -32,6 +32,39 @@ extension Cache {
         return disk.journal(block, generation: generation, file: file, &shard)
     }
 
+    /// Journals an entry that is not a block yet; the marks that it gets for that, nil if the journal has no room.
+    @inline(__always)
+    func journalWhole(
+        _ entry: WholeEntry, _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ shard: inout Shard
+    ) -> EntryMarks? {
+        guard let reference = unsafe diskReference else { return [] }
+        // SAFETY: the cache holds the tier. The journal copies key and value during the call.
+        return unsafe reference._withUnsafeGuaranteedRef { disk in
+            guard disk.takesWrites else {
+                if case .journal = admission(hash, &shard) { return nil }
+                return []
+            }
+            if !shard.flights.isEmpty { shard.flights[hash] = nil }
+            var header = JournalHeader(kind: .inlineEntry)
+            header.hash = hash
+            header.generation = entry.number
+            header.cas = entry.number
+            header.flags = entry.flags
+            header.deadline = memory.wall(entry.deadline).milliseconds
+            header.written = memory.wallTime(bootSeconds: entry.written).milliseconds
+            header.valueBytes = UInt32(truncatingIfNeeded: value.count)
+            let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+            guard let place = unsafe disk.journal.append(header, key: key, extended: nothing, value: value) else {
+                return nil
+            }
+            shard.pending.put(hash, PendingWrite(kind: .entry, sequence: place.sequence, position: place.position))
+            shard.counters.admittedEntries &+= 1
+            shard.counters.admittedBytes &+= value.count
+            return .onDisk
+        }
+    }
+
     func journalDeletion(_ hash: UInt64, _ key: UnsafeRawBufferPointer, _ shard: inout Shard) -> Bool {
         guard case .journal(let disk) = admission(hash, &shard) else { return true }
         #if DEBUG

@@ -19,6 +19,7 @@ extension Cache {
         if let start { cache.disk?.start(start) }
         cache.performDueFlush(clock.now())
         cache.background.start(cache)
+        cache.warmUp?.start()
         return cache
     }
 
@@ -44,7 +45,8 @@ extension Cache {
         disk.setFlushGeneration(flush.generation)
         let cache = Cache(
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
-            background: Background(), flushAt: flush.at.map(memory.instant) ?? .never)
+            background: Background(), flushAt: flush.at.map(memory.instant) ?? .never,
+            warmUp: diskOptions.warmUp.map { WarmUp($0, disk) })
         return (cache, start)
     }
 
@@ -123,6 +125,7 @@ extension Cache {
     /// The cache must not be used afterwards. Call exactly once.
     public func close() {
         background.stop()
+        warmUp?.stop()
         writeOutMemory()
         disk?.stop()
         memory.setDemoter(nil)

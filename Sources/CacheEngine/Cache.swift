@@ -29,8 +29,12 @@ public final class Cache: Sendable {
     public let clock: any TimeSource
     let memory: MemoryTier
     let disk: DiskTier?
+    // SAFETY: `disk`, not counted: the request path takes it from here.
+    nonisolated(unsafe) let diskReference: Unmanaged<DiskTier>?
     let generations: Generations
     let background: Background
+    /// Nil: memory begins empty.
+    let warmUp: WarmUp?
     /// What drafts hold.
     let bodies: BodyBudget
     /// When the next delayed flush is due, in ms of the boot clock; Int64.max: none.
@@ -43,18 +47,27 @@ public final class Cache: Sendable {
 
     init(
         options: CacheOptions, clock: any TimeSource, memory: MemoryTier, disk: DiskTier?, generations: Generations,
-        background: Background, flushAt: Instant
+        background: Background, flushAt: Instant, warmUp: WarmUp? = nil
     ) {
+        self.warmUp = warmUp
         self.options = options
         self.clock = clock
         self.memory = memory
         self.disk = disk
+        unsafe diskReference = disk.map { unsafe .passUnretained($0) }
         self.generations = generations
         self.background = background
         bodies = BodyBudget(options.memory)
         flushDue = Atomic(flushAt.milliseconds)
         standardTTL = Atomic(options.defaultTTL ?? .max)
         longestTTL = Atomic(options.maximumTTL ?? .max)
+    }
+
+    /// Whether there is a disk tier that can be asked.
+    @inline(__always)
+    var isDiskServing: Bool {
+        guard let reference = unsafe diskReference else { return false }
+        return unsafe reference._withUnsafeGuaranteedRef { $0.isServing }
     }
 
     // MARK: What a key holds
@@ -81,12 +94,12 @@ public final class Cache: Sendable {
             shard.expire(block, garbage: &garbage, log: memory.events)
             return .absent
         }
-        guard let disk, disk.isServing else { return .absent }
+        guard isDiskServing else { return .absent }
         // On its way from memory to its file.
         if !shard.flights.isEmpty, let other = shard.flights[hash], other.isDemotion { return .unknown }
         // Before the journal is asked: a touch in it says nothing of a row that was trimmed meanwhile.
         if let flight, shard.flights[hash] === flight, unsafe flight.state.isAbsent { return .absent }
-        if let write = shard.pending.find(hash) {
+        if let write = shard.pending.find(hash), let disk {
             return unsafe restore(write, hash, key, &shard, disk, now: now, garbage: &garbage)
         }
         if shard.mayBeOnDisk(hash) { return .unknown }
@@ -123,9 +136,17 @@ public final class Cache: Sendable {
     public func withEntry(
         _ key: Span<UInt8>, now: Instant, touch: Instant? = nil, _ body: (EntryView) -> Void
     ) -> Lookup {
+        withEntry(key, hash(of: key), now: now, touch: touch, body)
+    }
+
+    /// The same for a key whose hash is known.
+    @inline(__always)
+    public func withEntry(
+        _ key: Span<UInt8>, _ hash: KeyHash, now: Instant, touch: Instant? = nil, _ body: (EntryView) -> Void
+    ) -> Lookup {
         performDueFlush(now)
         return unsafe key.withUnsafeBytes { key in
-            let hash = unsafe memory.hash(key)
+            let hash = hash.value
             let reference = unsafe memory.reference(hash)
             var garbage = Garbage()
             let lookup = memory.withShard(hash) { shard -> Lookup in
@@ -200,7 +221,7 @@ public final class Cache: Sendable {
     }
 
     /// Why `mode` and `terms` do not let a draft take the place of `present`; nil if they do.
-    private static func refusal(_ mode: WriteMode, _ terms: StoreTerms, _ present: EntryBlock?) -> StoreOutcome? {
+    static func refusal(_ mode: WriteMode, _ terms: StoreTerms, _ present: EntryBlock?) -> StoreOutcome? {
         if case .compare(let cas) = mode {
             guard let present else { return .notFound }
             return present.cas == cas ? nil : .exists
@@ -232,7 +253,7 @@ public final class Cache: Sendable {
     ) -> StoreOutcome {
         let block = draft.block
         if let generation = draft.generation, let disk, generation <= disk.flushGeneration {
-            return placeAfterFlush(&draft, insteadOf: old, &shard, garbage: &garbage)
+            return placeAfterFlush(&draft)
         }
         if let file = draft.file, file.hasFailed {
             return placeWithoutFile(&draft, insteadOf: old, &shard, now: now, garbage: &garbage)
@@ -278,17 +299,11 @@ public final class Cache: Sendable {
 
     /// A flush came between the writing of the draft's file and its storing; the file's generation is flushed.
     ///
-    /// An unconditional set is taken as having come before the flush. A condition was judged after it, so the file is
-    /// written again; a value that only streamed by cannot be, and is refused.
-    private func placeAfterFlush(
-        _ draft: inout EntryDraft, insteadOf old: EntryBlock?, _ shard: inout Shard, garbage: inout Garbage
-    ) -> StoreOutcome {
-        let block = draft.block
-        if draft.mode == .set, draft.terms.compare == nil {
-            guard unsafe journalDeletion(draft.hash, block.key, &shard) else { return .unresolved(.journalFull) }
-            if let old { shard.unlink(old, into: &garbage) }
-            return .stored(cas: generations.next())
-        }
+    /// An unconditional set is taken as having come before the flush: what the key holds came after that, and stays. A
+    /// condition was judged after it, so the file is written again; a value that only streamed by cannot be, and is
+    /// refused.
+    private func placeAfterFlush(_ draft: inout EntryDraft) -> StoreOutcome {
+        if draft.mode == .set, draft.terms.compare == nil { return .stored(cas: generations.next()) }
         return draft.takeBackBlock() ? .unresolved(.valueFile) : .noRoom
     }
 

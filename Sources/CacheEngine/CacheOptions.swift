@@ -128,6 +128,9 @@ public struct DiskOptions: Sendable {
     /// How often the disk writer trims when nothing else wakes it, in milliseconds.
     public var trimInterval: Int64 = 10_000
 
+    /// How memory is warmed after a start; nil: it is not, and nothing is remembered for it.
+    public var warmUp: WarmUpOptions?
+
     /// The defaults, in `directory`.
     public init(directory: String) { self.directory = directory }
 }

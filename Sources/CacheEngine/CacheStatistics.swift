@@ -50,6 +50,8 @@ public struct CacheStatistics: Sendable, Equatable {
     public var bodyWaits = 0
     /// The disk tier; nil without one.
     public var disk: DiskStatistics?
+    /// How far the warm-up is; nil without one.
+    public var warmUp: WarmUpProgress?
 
     /// Nothing held, nothing done.
     public init() {}
@@ -121,6 +123,8 @@ public struct DiskStatistics: Sendable, Equatable {
     public var expirations = 0
     /// Stores given up and replaced by empty ones.
     public var quarantines = 0
+    /// How far the removal of leftovers is.
+    public var chores = DiskChores()
     /// The last error, in words.
     public var lastError: String?
 
@@ -156,6 +160,7 @@ extension Cache {
         total.bodyBytes = bodies.usedBytes
         total.bodyWaits = bodies.waits
         total.disk = disk?.statistics(admission)
+        total.warmUp = warmUp?.progress
         return total
     }
 }
@@ -195,7 +200,7 @@ extension DiskTier {
         statistics.walBytes = report.walBytes
         statistics.journalBytes = journal.capacity
         statistics.journalUsedBytes = journal.usedBytes
-        statistics.allocatedBytes = report.allocatedBytes + journal.capacity
+        statistics.allocatedBytes = report.allocatedBytes + journal.capacity + hotListBytes
         statistics.bytesMax = limits.withLock { $0.bytesMax }
         statistics.lastError = report.lastError
         statistics.reads = counters[.reads]
@@ -211,6 +216,7 @@ extension DiskTier {
         statistics.evictions = counters[.evictions]
         statistics.expirations = counters[.expirations]
         statistics.quarantines = counters[.quarantines]
+        statistics.chores = chores.withLock { $0 }
         statistics.admittedEntries = admission.admittedEntries
         statistics.admittedBytes = admission.admittedBytes
         statistics.notAdmittedByPolicy = admission.notAdmittedByPolicy

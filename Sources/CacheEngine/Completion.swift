@@ -72,11 +72,14 @@ public final class Flight: Sendable {
     /// To be used while the flight is registered in its shard only.
     let demoted: EntryBlock?
     var isDemotion: Bool { demoted != nil }
+    /// Begun by the warm-up: what it finds comes in as the least recently used, unless a client has joined.
+    let isWarming: Bool
     // SAFETY: read and written only under the lock of the shard of `hash`.
     nonisolated(unsafe) var state = State()
 
-    init(hash: UInt64, key: Span<UInt8>, demoted: EntryBlock? = nil) {
+    init(hash: UInt64, key: Span<UInt8>, demoted: EntryBlock? = nil, isWarming: Bool = false) {
         self.hash = hash
+        self.isWarming = isWarming
         self.demoted = demoted
         self.key = unsafe key.withUnsafeBufferPointer { unsafe Array($0) }
     }

@@ -177,6 +177,7 @@ struct Summary {
             statistics.integer(counter).flatMap { $0 > 0 ? "\(name): \(grouped($0))" : nil }
         }
         if let error = statistics["disk_last_error"], !error.isEmpty { parts.append("last disk error: \(error)") }
+        if let options = statistics["needs_restart"], options != "none" { parts.append("needs a restart: \(options)") }
         if parts.isEmpty { return [] }
         let text = line("Troubles", parts.joined(separator: ", "))
         return [usesColor ? "\u{1B}[31m\(text)\u{1B}[0m" : text]

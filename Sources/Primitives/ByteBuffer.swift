@@ -158,6 +158,24 @@ public func outOfMemory(_ bytes: Int) -> Never {
     preconditionFailure("out of memory: \(bytes) bytes refused")
 }
 
+/// Writes a number of 10 to 9999 into `room`, which has been checked; returns the number of digits.
+@inlinable
+func writeShortDecimal(_ number: UInt32, to room: UnsafeMutableRawBufferPointer) -> Int {
+    let (high, low) = (number / 100, number % 100)
+    var digits = 0
+    if high >= 10 {
+        unsafe room[0] = UInt8(truncatingIfNeeded: high / 10 &+ 48)
+        digits = 1
+    }
+    if high > 0 {
+        unsafe room[digits] = UInt8(truncatingIfNeeded: high % 10 &+ 48)
+        digits &+= 1
+    }
+    unsafe room[digits] = UInt8(truncatingIfNeeded: low / 10 &+ 48)
+    unsafe room[digits &+ 1] = UInt8(truncatingIfNeeded: low % 10 &+ 48)
+    return digits &+ 2
+}
+
 /// Writes `number` in decimal into `room` (20 bytes or more) and returns the number of digits.
 @inlinable
 public func writeDecimal(_ number: UInt64, to room: UnsafeMutableRawBufferPointer) -> Int {
@@ -166,8 +184,9 @@ public func writeDecimal(_ number: UInt64, to room: UnsafeMutableRawBufferPointe
         unsafe room[0] = UInt8(truncatingIfNeeded: number) &+ 48
         return 1
     }
-    var digits = 1
-    var power: UInt64 = 10
+    if number < 10_000 { return unsafe writeShortDecimal(UInt32(truncatingIfNeeded: number), to: room) }
+    var digits = 5
+    var power: UInt64 = 100_000
     while digits < 20, number >= power {
         digits &+= 1
         if digits == 20 { break }

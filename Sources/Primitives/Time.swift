@@ -16,7 +16,8 @@ public struct Instant: Comparable, Hashable, Sendable {
     public init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
     /// Later than every instant: the deadline of what never expires.
-    public static let never = Instant(milliseconds: .max)
+    @inlinable
+    public static var never: Instant { Instant(milliseconds: .max) }
 
     /// Order in time.
     @inlinable
@@ -41,7 +42,8 @@ public struct WallTime: Comparable, Hashable, Sendable {
     public init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
     /// Later than every time: the deadline of what never expires.
-    public static let never = WallTime(milliseconds: .max)
+    @inlinable
+    public static var never: WallTime { WallTime(milliseconds: .max) }
 
     /// Order in time.
     @inlinable

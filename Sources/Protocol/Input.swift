@@ -39,6 +39,22 @@ struct Input {
         return unsafe UnsafeRawPointer(found) - base
     }
 
+    /// The first position from `start` on whose byte is a space or a control character; `count` if there is none.
+    @inline(__always)
+    func endOfWord(from start: Int) -> Int {
+        invariant(start >= 0 && start <= count)
+        var position = start
+        while position <= count &- 8 {
+            // Of the bytes in a word those below 0x21 get their highest bit; a borrow can only reach bytes above one.
+            let word = unsafe UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self))
+            let found = (word &- 0x2121_2121_2121_2121) & ~word & 0x8080_8080_8080_8080
+            if found != 0 { return position &+ found.trailingZeroBitCount &>> 3 }
+            position &+= 8
+        }
+        while position < count, unsafe bytes[position] > 0x20 { position &+= 1 }
+        return position
+    }
+
     /// Whether the bytes from `start` on are those of `text`.
     @inline(__always)
     func matches(_ text: StaticString, at start: Int) -> Bool {

@@ -58,6 +58,8 @@ extension ByteBuffer {
     /// Appends a one-line reply with its CR LF.
     public mutating func append(_ reply: Reply) {
         switch reply {
+        case .end: append(line: Self.endLinePacked, bytes: 5)
+        case .stored: append(line: Self.storedLinePacked, bytes: 8)
         case .number(let number):
             append(decimal: number)
             append("\r\n")
@@ -68,6 +70,14 @@ extension ByteBuffer {
         default:
             append(reply.literal)
         }
+    }
+
+    /// Appends the first of eight bytes.
+    @inline(__always)
+    private mutating func append(line: UInt64, bytes: Int) {
+        // SAFETY: the room holds all eight.
+        unsafe reserve(8).baseAddress?.storeBytes(of: line, as: UInt64.self)
+        commit(bytes)
     }
 
     /// Appends `VALUE <key> <flags> <count>[ <cas>]` and CR LF.
@@ -86,6 +96,39 @@ extension ByteBuffer {
         unsafe room[position &+ 1] = UInt8(ascii: "\n")
         commit(position &+ 2)
     }
+
+    /// Appends `VALUE <key> <flags> <count>`, the value, and if it `isLast` the `END` of the retrieval, with one look
+    /// for room.
+    public mutating func appendValueBlock(
+        key: UnsafeRawBufferPointer, flags: UInt32, value: UnsafeRawBufferPointer, isLast: Bool
+    ) {
+        // SAFETY: the room holds key, value, every number at its longest, and END; all positions stay below that sum.
+        let room = unsafe reserve(key.count &+ value.count &+ Self.valueHeaderBytesMax &+ 7)
+        guard let base = room.baseAddress else { return }
+        unsafe base.storeBytes(of: Self.valueWordPacked, as: UInt64.self)
+        unsafe UnsafeMutableRawBufferPointer(rebasing: room[6...]).copyMemory(from: key)
+        var position = 6 &+ key.count
+        unsafe position.write(UInt64(flags), to: room)
+        unsafe position.write(UInt64(value.count), to: room)
+        unsafe (base + position).storeBytes(of: Self.lineEndPacked, as: UInt16.self)
+        position &+= 2
+        unsafe UnsafeMutableRawBufferPointer(rebasing: room[position...]).copyMemory(from: value)
+        position &+= value.count
+        unsafe (base + position).storeBytes(of: Self.lineEndPacked, as: UInt16.self)
+        position &+= 2
+        if isLast {
+            // Five bytes; the three behind them are overwritten later.
+            unsafe (base + position).storeBytes(of: Self.endLinePacked, as: UInt64.self)
+            position &+= 5
+        }
+        commit(position)
+    }
+
+    /// `VALUE ` and two bytes that the key overwrites.
+    private static var valueWordPacked: UInt64 { packed("VALUE ").littleEndian }
+    private static var lineEndPacked: UInt16 { UInt16(0x0A0D).littleEndian }
+    private static var storedLinePacked: UInt64 { packed("STORED\r\n").littleEndian }
+    private static var endLinePacked: UInt64 { packed("END\r\n").littleEndian }
 
     private static var valueWord: StaticString { "VALUE " }
 

@@ -43,6 +43,13 @@ public struct RequestParser: Sendable {
         return line.parse()
     }
 
+    /// A whole line was found without a search.
+    @inline(__always)
+    mutating func noteLine() {
+        searchedBytes = 0
+        hasBegun = true
+    }
+
     /// Whether this is a connection's first byte, and the binary protocol's.
     @inline(__always)
     mutating func beginsBinary(_ input: Input) -> Bool {

@@ -31,12 +31,16 @@ struct ConformanceTests {
             ["stats"],
             ["guides"],
             ["service"],
+            ["reload"],
             ["badinput"],
             ["differential", "--commands", "20000"],
             ["maintenance"],
             ["tiers"],
             ["restart", "--entries", "200000"],
+            ["warm-start"],
+            ["restart", "--entries", "1000", "--warm-up"],
             ["crash", "--kills", "25"],
+            ["crash", "--kills", "10", "--warm-up"],
             ["crash-checked"],
         ])
     func suite(arguments: [String]) throws {

@@ -69,6 +69,8 @@ struct OptionCase: CustomStringConvertible, Sendable {
         .init("memory.entries_max", ["--memory-entries-max", "10"], file: "10") { $0.memory.entriesMax == 10 },
         .init("memory.idle_max", ["--memory-idle-max", "2h"], file: "2h") { $0.memory.idleMax == .seconds(7200) },
         .init("memory.value_max", ["--memory-value-max", "2KiB"], file: "2KiB") { $0.memory.valueBytesMax == 2048 },
+        .init("memory.warm_up", ["--no-warm-up"], file: "no") { !$0.memory.warmsUp },
+        .init("memory.warm_up_rate", ["--warm-up-rate", "3MiB"], file: "3MiB") { $0.memory.warmUpRate == 3 << 20 },
         .init("memory.fit_cgroup", ["--ignore-cgroup"], file: "no") { !$0.memory.fitsControlGroup },
         .init("disk.enabled", ["--no-disk"], file: "no") { !$0.disk.isEnabled && $0.disk.directory.isEmpty },
         .init("disk.dir", ["--dir", "/data x/y"], file: "/data x/y") { $0.disk.directory == "/data x/y" },

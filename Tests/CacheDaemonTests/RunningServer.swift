@@ -91,6 +91,7 @@ func testSettings(_ change: (inout Settings) -> Void = { _ in }) -> Settings {
     settings.listen = [ListenAddress(host: "127.0.0.1", port: 0)]
     settings.threads = 2
     settings.disk.isEnabled = false
+    settings.memory.warmsUp = false
     settings.connectionsMax = 100
     change(&settings)
     return settings

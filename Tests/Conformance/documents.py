@@ -6,12 +6,14 @@ replay altered sessions, each of which must fail: a replay that cannot fail show
 """
 
 import os
+import re
 
 from connection import Closed
 from report import Mismatch, brief, expect_true
 from server import ROOT
 
 DOCUMENT = os.path.join(ROOT, "docs", "PROTOCOL.md")
+FEWEST_EVENTS = 25  # what a reader of the sources that finds too little would not reach
 FEWEST_SESSIONS = 25  # what a reader that finds no fences any more would not reach
 
 
@@ -40,8 +42,32 @@ def run(context):
     for session in sessions:
         with context.report.case(f"line {session.number}, {session.heading}: the replies are as printed"):
             replay_afresh(context, session)
+    with context.report.case("every event of the log is in OPERATIONS.md, and every event there is in the code"):
+        log_events()
     with context.report.case("an altered, a missing or a surplus reply is noticed in every session"):
         seeded_errors(context, sessions)
+
+
+def log_events():
+    """What an operator may find in the log, by the sources and by the document."""
+    logged, sources = set(), ""
+    for folder, _, names in os.walk(os.path.join(ROOT, "Sources", "CacheDaemon")):
+        for name in names:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                text = file.read()
+            sources += text
+            # The level may be an expression, of which no part is a string with a comma behind it.
+            logged |= set(re.findall(r"""(?:\blog\.write|\blog)\(\s*[^;]{0,90}?,\s*"([^"\\]+)"[,)]""", text))
+    expect_true(len(logged) >= FEWEST_EVENTS, f"events found: {sorted(logged)}")
+    with open(os.path.join(ROOT, "docs", "OPERATIONS.md"), encoding="utf-8") as file:
+        section = re.search(r"\n## Log lines\n(.*?)\n## ", file.read(), re.DOTALL).group(1)
+    told = set(re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))))
+    told |= set(re.findall(r"`([^`]+)`", section.rpartition("The others tell")[2].partition("A `connection`")[0]))
+    missing = [event for event in logged if not any(text.startswith(event) for text in told)]
+    expect_true(not missing, f"not in OPERATIONS.md: {sorted(missing)}")
+    surplus = [text for text in told if not any(text.startswith(event) for event in logged)
+               and f'"{text}"' not in sources]
+    expect_true(not surplus, f"in no source: {sorted(surplus)}")
 
 
 def sessions_of(text):

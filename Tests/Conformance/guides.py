@@ -1,4 +1,4 @@
-"""The guides' snippets at work: Django, PHP sessions, nginx, and the contributed dashboards and rules.
+"""The guides' snippets at work: Django, PHP sessions, nginx, WordPress, and the contributed dashboards and rules.
 
 Each snippet is taken from its guide in docs/guides, with the port of the daemon under test put in, and used by the
 unmodified software; what is not installed is skipped, with a line that says so.
@@ -49,6 +49,57 @@ print("fine")
 PHP = "session_id('s1'); session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo $_SESSION['n'];"
 
 
+# Loads WordPress' own functions around the drop-in, as its wp-settings.php does, without a database.
+WORDPRESS = """<?php
+error_reporting(E_ALL & ~E_DEPRECATED);
+define('ABSPATH', '{core}/');
+define('WPINC', 'wp-includes');
+define('WP_CONTENT_DIR', '{content}');
+{snippet}
+require ABSPATH . WPINC . '/plugin.php';
+require ABSPATH . WPINC . '/load.php';
+require ABSPATH . WPINC . '/functions.php';
+wp_start_object_cache();
+assert_that('the drop-in is in use', wp_using_ext_object_cache());
+function assert_that($what, $holds) {{ if (!$holds) {{ echo "$what\\n"; exit(1); }} }}
+{body}
+echo 'fine';
+"""
+WORDPRESS_FIRST = """
+assert_that('set', wp_cache_set('a', array('b' => 1), 'posts', 60) && wp_cache_get('a', 'posts') === array('b' => 1));
+assert_that('add', !wp_cache_add('a', 2, 'posts') && wp_cache_add('n', 5, 'posts'));
+assert_that('incr', wp_cache_incr('n', 3, 'posts') === 8 && wp_cache_decr('n', 10, 'posts') === 0);
+assert_that('replace', !wp_cache_replace('none', 1) && wp_cache_replace('n', 7, 'posts'));
+wp_cache_set('false', false);
+wp_cache_flush_runtime();
+assert_that('false is a value', wp_cache_get('false', '', false, $found) === false && $found);
+assert_that('a miss', wp_cache_get('nothing', '', false, $found) === false && !$found);
+assert_that('many', wp_cache_get_multiple(array('a', 'n', 'x'), 'posts')
+    === array('a' => array('b' => 1), 'n' => 7, 'x' => false));
+wp_cache_set(str_repeat('long ', 100), 'kept');
+wp_cache_flush_runtime();
+assert_that('a long key', wp_cache_get(str_repeat('long ', 100)) === 'kept');
+wp_cache_add_non_persistent_groups('counts');
+wp_cache_set('c', 1, 'counts');
+wp_cache_flush_runtime();
+assert_that('a group of this page alone', wp_cache_get('c', 'counts') === false);
+assert_that('delete', wp_cache_delete('n', 'posts') && wp_cache_get('n', 'posts') === false);
+$page = wp_cache_get('a', 'posts', true);
+assert_that('forced', $page === array('b' => 1));
+"""
+WORDPRESS_AGAIN = """
+assert_that('after the restart', wp_cache_get('a', 'posts') === array('b' => 1));
+assert_that('flush', wp_cache_flush() && wp_cache_get('a', 'posts') === false);
+wp_cache_set('a', 'new', 'posts');
+wp_cache_flush_runtime();
+assert_that('after the flush', wp_cache_get('a', 'posts') === 'new');
+"""
+WORDPRESS_ALONE = """
+assert_that('without a server', wp_cache_set('k', 1) && wp_cache_get('k') === 1 && !wp_cache_add('k', 2));
+assert_that('a flush without a server', wp_cache_flush() && wp_cache_get('k') === false);
+"""
+
+
 def run(context):
     report = context.report
     report.suite = "guides"
@@ -56,7 +107,8 @@ def run(context):
         report.line("skip guides: no daemon")
         return
     with server.Daemon(context.daemon_path) as daemon:
-        for name, check in (("django", django), ("php", php), ("nginx", nginx)):
+        for name, check in (
+                ("django", django), ("php", php), ("nginx", nginx), ("wordpress", wordpress)):
             with report.case(f"{name}: the snippet of its guide works, across a restart of the daemon"):
                 check(daemon)
     with report.case("alert rules and Grafana panels use metrics that exist, and are well-formed"):
@@ -113,6 +165,54 @@ def php(daemon):
         expect(visit(), "3", "the visit after the restart")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def wordpress(daemon):
+    """The drop-in inside WordPress' own code, from Debian's package, which is not installed."""
+    program = needed("php", "php-cli")
+    if "memcached" not in subprocess.run([program, "-m"], capture_output=True, text=True).stdout:
+        raise Skipped("PHP has no memcached extension (Debian package php-memcached)")
+    core = wordpress_core()
+    with tempfile.TemporaryDirectory(prefix="wordpress-") as content:
+        shutil.copy(os.path.join(CONTRIB, "wordpress", "object-cache.php"), content)
+
+        def page(body):
+            text = WORDPRESS.format(
+                core=core, content=content, snippet=snippet("wordpress", "php", daemon), body=body)
+            path = os.path.join(content, "page.php")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = subprocess.run([program, path], capture_output=True, text=True, timeout=30)
+            expect((done.stdout, done.stderr), ("fine", ""), "what the page says")
+
+        with daemon.connect() as client:
+            client.set(b"of-somebody-else", b"kept")
+        page(WORDPRESS_FIRST)
+        restart(daemon)
+        page(WORDPRESS_AGAIN)
+        with daemon.connect() as client:
+            expect(client.get(b"of-somebody-else").data, b"kept", "what others keep there, after the flush")
+            expect(client.stats()[b"binary_rejected"], b"0", "connections with the binary protocol")
+        daemon.terminate()
+        try:
+            page(WORDPRESS_ALONE)
+        finally:
+            daemon.launch()
+            daemon.wait_ready()
+
+
+def wordpress_core():
+    """Where WordPress' files are: unpacked from Debian's package into .build, once."""
+    folder = os.path.join(server.ROOT, ".build", "wordpress")
+    core = os.path.join(folder, "usr", "share", "wordpress")
+    if not os.path.exists(os.path.join(core, "wp-includes", "load.php")):
+        with tempfile.TemporaryDirectory(prefix="wordpress-package-") as home:
+            for command in (["apt-get", "download", "wordpress"],
+                            ["sh", "-c", f"dpkg-deb -x wordpress_*.deb {folder}"]):
+                done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=120)
+                if done.returncode != 0:
+                    raise Skipped(f"WordPress cannot be fetched from Debian: {done.stderr[-100:]}")
+    return core
 
 
 class Application(http.server.BaseHTTPRequestHandler):

@@ -8,7 +8,10 @@ import os
 import random
 import sqlite3
 import subprocess
+import tempfile
+import time
 
+import certificates
 from report import Skipped, expect, expect_true
 
 ENTRIES = 400
@@ -23,6 +26,7 @@ def run(context):
         ("a running daemon keeps its directory from check, export and import", in_use),
         ("entries move from store to store with flags, TTL and binary keys", store_to_store),
         ("entries move from a running daemon to another over sockets and a pipe", server_to_server),
+        ("the same with TLS and a login on both sides; without them it is refused", encrypted_to_encrypted),
         ("a stream that is cut or flipped is refused, what was whole is kept", bad_streams),
         ("documented queries work on a stopped store", queries),
     ):
@@ -226,6 +230,48 @@ def server_to_server(context):
         expect(status, 0, complaints)
         expect_true(f"imported {ENTRIES + 1} entries" in complaints, complaints)
         verify(other)
+
+
+def encrypted_to_encrypted(context):
+    with tempfile.TemporaryDirectory(prefix="transfer-") as folder:
+        files = certificates.Certificates(folder)
+        accounts, password = os.path.join(folder, "accounts"), os.path.join(folder, "password")
+        for path, text in ((accounts, "mover:let me in\n"), (password, "let me in\n")):
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+        options = ["--tls-certificate", files.path("server.pem"), "--tls-key", files.path("server.key"),
+                   "--auth-file", accounts]
+        access = ["--login", "mover", "--password-file", password, "--ca", files.path("authority.pem")]
+        with context.daemon() as source, context.daemon() as target:
+            fill(source)
+            ports = [address_in_use(daemon, options) for daemon in (source, target)]
+            status, stream, complaints = program(context, "--export", f"localhost:{ports[0]}", "-", *access)
+            expect(status, 0, complaints)
+            for wrong in (access[:4], access[4:], ["--login", "stranger", *access[2:]]):
+                status, output, complaints = program(context, "--export", f"localhost:{ports[0]}", "-", *wrong)
+                expect((status, len(output) < 100), (4, True), f"{wrong}: {complaints}")
+            status, _, complaints = program(
+                context, "--import", f"localhost:{ports[1]}", "-", *access, stdin=stream)
+            expect(status, 0, complaints)
+            expect_true(f"imported {ENTRIES + 1} entries" in complaints, complaints)
+            expect(target.terminate(), 0, "the exit status")
+            target.options = []
+            target.start()
+            verify(target)
+        status, _, complaints = program(context, "--check", folder, *access)
+        expect_true(status == 78 and "belong to a transfer" in complaints, complaints)
+
+
+def address_in_use(daemon, options):
+    """Starts the daemon again with the options; returns its port."""
+    expect(daemon.terminate(), 0, "the exit status")
+    daemon.options = list(options)
+    daemon.launch()
+    deadline = time.monotonic() + 15
+    while "listening address=" not in daemon.log_tail().rsplit("stopped", 1)[-1]:
+        expect_true(time.monotonic() < deadline, daemon.log_tail())
+        time.sleep(0.01)
+    return daemon.address[1]
 
 
 def bad_streams(context):

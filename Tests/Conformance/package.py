@@ -6,8 +6,13 @@ Skipped without a package. The clean Debian is made by debootstrap (as root, wit
 """
 
 import glob
+import json
 import os
+import re
+import shlex
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -42,6 +47,8 @@ def run(context):
         check_lintian(found[-1])
     with report.case("a clean Debian installs, runs, removes and purges it"):
         check_life(found[-1])
+    with report.case("the container's image: each step of the Dockerfile that needs no Swift, in a clean Debian"):
+        check_container(found[-1])
 
 
 def output(*command, **options):
@@ -110,6 +117,67 @@ def check_life(package):
             expect(os.path.exists(os.path.join(home, path)), False, f"/{path} is purged")
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def stages(text):
+    """The Dockerfile as stages of (instruction, arguments), comments and line ends undone."""
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+    found = []
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        if not line.strip():
+            continue
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            found.append([])
+        found[-1].append((word, rest.strip()))
+    return found
+
+
+def check_container(package):
+    """The stage that runs, by hand: its commands, its user, what it starts and how it is probed.
+
+    Of the stage that builds, the files that it names and the version of Swift are looked at.
+    """
+    with open(os.path.join(server.ROOT, "Dockerfile"), encoding="utf-8") as file:
+        build, final = stages(file.read())
+    expect_true(build[0][1].startswith("swift:6.3-bookworm"), f"the build stage: {build[0]}")
+    for path in re.findall(r"Scripts/[a-z-]+", " ".join(rest for _, rest in build)):
+        expect_true(os.access(os.path.join(server.ROOT, path), os.X_OK), f"{path} is no program")
+    steps = {word: rest for word, rest in final}
+    expect_true(steps["FROM"].startswith("debian:bookworm"), f"the final stage: {final[0]}")
+    home = clean_root()
+    try:
+        shutil.copy(package, os.path.join(home, "tmp"))
+        inside(home, "sh", "-ec", steps["RUN"])
+        user = inside(home, "id", "-u", steps["USER"]).strip()
+        group = inside(home, "id", "-g", steps["USER"]).strip()
+        environment = dict(part.split("=", 1) for part in steps["ENV"].split())
+        command = json.loads(steps["ENTRYPOINT"])
+        probe = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
+        # Here the network is the machine's: other ports, and this machine only.
+        ports = {"11211": str(server.free_port()), "11212": str(server.free_port())}
+        command = [re.sub(r"0\.0\.0\.0:(\d+)", lambda m: "127.0.0.1:" + ports[m.group(1)], word) for word in command]
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        run_container(home, f"{user}:{group}", ["env", *variables, *command], probe, ports)
+        expect_true(os.path.exists(home + environment["CACHE_DIRECTORY"] + "/FORMAT"), "the volume is used")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def run_container(home, user, command, probe, ports):
+    script = f"mount -t proc proc {home}/proc && exec chroot --userspec={user} {home} "
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script + shlex.join(command)], stdin=subprocess.DEVNULL)
+    try:
+        wait_for(int(ports["11211"]), process)
+        words = [*probe[:1], f"127.0.0.1:{ports['11211']}", *probe[1:]]
+        expect_true(output("unshare", "--mount", "sh", "-c", script + shlex.join(words)).startswith("CACHE OK"), "probe")
+        with socket.create_connection(("127.0.0.1", int(ports["11212"])), 5) as client:
+            client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+            expect_true(b" 200 " in client.recv(1000), "the admin port")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        expect(process.wait(20), 0, "the exit status")
 
 
 def clean_root():

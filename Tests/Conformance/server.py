@@ -209,6 +209,7 @@ class Daemon(Server):
     dialect = "ours"
     capable = frozenset({"disk", "restart"})
     name = "cache-daemon"
+    warms_up = False  # most suites want to know which tier has what
 
     def __init__(self, path, memory="64MiB", disk="1GiB", options=()):
         super().__init__()
@@ -229,6 +230,7 @@ class Daemon(Server):
             self.memory,
             "--disk",
             self.disk,
+            *([] if self.warms_up else ["--no-warm-up"]),
             *self.options,
         ]
 

@@ -4,6 +4,7 @@ The manager's side is a datagram socket that collects what the daemon says, and 
 as descriptors from 3 on. systemd need not be running.
 """
 
+import ctypes
 import fcntl
 import os
 import re
@@ -34,6 +35,8 @@ def run(context):
         check_notifications(context, True)
     with report.case("it says that it lives, as long as its workers answer"):
         check_watchdog(context)
+    with report.case("one worker that hangs silences it; workers that are merely busy do not"):
+        check_hung_worker(context)
     with report.case("sockets that are handed over are served, and restarts lose no connection attempt"):
         check_activation(context)
     with report.case("a descriptor that does not listen is refused, one for another process is not taken"):
@@ -136,6 +139,67 @@ def check_watchdog(context):
         daemon.start()
         manager.wait_for("READY=1")
         expect(manager.count("WATCHDOG=1", 0.6), 0, "beats for another process")
+
+
+class Stopped:
+    """One thread of another process, stopped by ptrace(2): to everybody else it hangs."""
+
+    SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+
+    def __init__(self, thread):
+        self.thread = thread
+        self.library = ctypes.CDLL(None, use_errno=True)
+
+    def call(self, request):
+        self.library.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        if self.library.ptrace(request, self.thread, None, None) != 0:
+            raise Skipped(f"ptrace: {os.strerror(ctypes.get_errno())}")
+
+    def __enter__(self):
+        self.call(self.SEIZE)
+        self.call(self.INTERRUPT)
+        os.waitpid(self.thread, 0x40000000)  # __WALL: a thread that is not the first of its process
+        return self
+
+    def __exit__(self, *_):
+        self.call(self.DETACH)
+
+
+def thread_named(pid, name):
+    tasks = f"/proc/{pid}/task"
+    return next(int(task) for task in os.listdir(tasks) if read(f"{tasks}/{task}/comm").strip() == name)
+
+
+def check_hung_worker(context):
+    with Manager(False) as manager, server.Daemon(context.daemon_path, options=["-t", "2"]) as daemon:
+        daemon.kill()
+        daemon.environment.update(NOTIFY_SOCKET=manager.address, WATCHDOG_USEC="300000")
+        daemon.start()
+        manager.wait_for("READY=1")
+        with Stopped(thread_named(daemon.process.pid, "worker-1")):
+            manager.count("WATCHDOG=1", 0.4)  # what was sent, or answered, before
+            expect(manager.count("WATCHDOG=1", 1.0), 0, "beats while a worker hangs")
+        expect_true(manager.count("WATCHDOG=1", 1.0) > 0, "beats when it goes on")
+        busy = [daemon.connect() for _ in range(4)]
+        for client in busy:
+            client.socket.setblocking(False)
+        heard, end = 0, time.monotonic() + 1.5
+        while time.monotonic() < end:
+            for client in busy:
+                keep_busy(client.socket)
+            heard += manager.count("WATCHDOG=1", 0.005)
+        expect_true(heard >= 3, f"{heard} beats of a busy daemon")
+        for client in busy:
+            client.close()
+
+
+def keep_busy(sock):
+    """Sends as many requests as the socket takes, and throws the replies away."""
+    for action in (lambda: sock.send(b"get absent\r\n" * 4000), lambda: sock.recv(1 << 20)):
+        try:
+            action()
+        except BlockingIOError:
+            pass
 
 
 def read(path):

@@ -97,6 +97,14 @@ class Tool:
         for key, storage in wanted.items():
             found = json.loads(self.run("explain", key, "--json").stdout)
             expect((found["storage"], found["tier"]), (storage, "memory" if key == "warm" else "disk"), key)
+            expect_true(re.fullmatch("0x[0-9a-f]{16}", found["generation"]), f"the generation of {key}: {found}")
+            expect(found["file"].startswith("store/v/"), storage == "file", f"the file of {key}")
+            expect(found["fetched"], "yes" if key == "warm" else "no", f"whether {key} was read")
+        path = os.path.join(self.daemon.store, json.loads(self.run("explain", "file", "--json").stdout)["file"])
+        expect_true(os.path.getsize(path) >= 100_000, f"{path} has the value")
+        generation = json.loads(self.run("explain", "file", "--json").stdout)["generation"]
+        expect(os.path.basename(path), generation[2:], "the file has its generation's name")
+        expect_true(float(json.loads(self.run("explain", "warm", "--json").stdout)["hits_per_second"]) > 1, "requests")
         again = json.loads(self.run("explain", "cold-1", "--json").stdout)
         expect(again["storage"], "inline", "looking does not promote")
         expect(self.run("explain", "warm").stdout.split()[-1], "-1", "it never expires")

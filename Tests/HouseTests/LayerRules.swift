@@ -16,7 +16,7 @@ enum LayerRules {
         "Arguments": ["CGetopt", "Primitives"],
         "Crypt": ["CCrypt"],
         "Protocol": ["Primitives"],
-        "CacheEngine": ["SQLite", "Hashing", "CMalloc", "Primitives"],
+        "CacheEngine": ["SQLite", "Hashing", "CMalloc", "CPrefetch", "Primitives"],
         "CacheClient": ["TLS", "Arguments", "Primitives"],
         "CacheDaemon": [
             "CacheEngine", "CacheClient", "Protocol", "Libevent", "TLS", "ConfigFile", "Arguments", "Crypt",

@@ -158,6 +158,15 @@ struct Metric: Sendable {
         Metric("cache_daemon_promotions", .counter, "Entries brought from disk to memory.") {
             MetricValue.plain($0.engine.promotions)
         },
+        Metric("cache_daemon_warm_up_listed", .gauge, "Entries that were hot before the start.") {
+            MetricValue.plain($0.engine.warmUp?.listed)
+        },
+        Metric("cache_daemon_warm_up_looked_up", .gauge, "Of those, entries looked up on disk so far.") {
+            MetricValue.plain($0.engine.warmUp?.looked)
+        },
+        Metric("cache_daemon_warm_up_loaded", .gauge, "Of those, entries brought to memory.") {
+            MetricValue.plain($0.engine.warmUp?.loaded)
+        },
         Metric("cache_daemon_oldest_idle_seconds", .gauge, unit: "seconds", "Idle time of memory's oldest entry.") {
             MetricValue.plain($0.engine.oldestIdleSeconds)
         },

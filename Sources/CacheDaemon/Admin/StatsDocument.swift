@@ -66,6 +66,10 @@ enum StatsDocument {
             json.string(error)
         }
         json.endObject()
+        json.key("work")
+        json.beginArray()
+        for words in Server.work(engine.warmUp, disk.chores) { json.string(words) }
+        json.endArray()
     }
 
     private static func append(_ numbers: KeyValuePairs<String, Int>, _ json: inout JSONWriter) {

@@ -33,7 +33,10 @@ extension Session {
     mutating func continueExplanation(_ explanation: Explanation, _ turn: inout Turn) -> Step {
         guard explanation.isAnswered else { return .stalled(.engine) }
         phase = .command
-        if let info = explanation.look.info { turn.output.bytes.append(info) }
+        if let info = explanation.look.info {
+            let now = turn.cache.clock.now()
+            turn.output.bytes.append(info, requests: turn.service.telemetry.requestsPerSecond(of: info.key, now: now))
+        }
         turn.output.append(.end)
         return .done(0)
     }
@@ -48,7 +51,9 @@ extension Session {
 
 extension ByteBuffer {
     /// Appends what is known about an entry, a line each.
-    fileprivate mutating func append(_ info: EntryInfo) {
+    ///
+    /// `requests` is how often its key was requested in a second lately; nil: too seldom to be known.
+    fileprivate mutating func append(_ info: EntryInfo, requests: Double?) {
         appendStatistic("tier", info.tier == .memory ? "memory" : "disk")
         appendStatistic("storage", info.storage.rawValue)
         appendStatistic("value_bytes", "\(info.valueBytes)")
@@ -56,6 +61,16 @@ extension ByteBuffer {
         appendStatistic("cas", "\(info.cas)")
         appendStatistic("age_seconds", "\(info.age.components.seconds)")
         appendStatistic("idle_seconds", "\(info.idle.components.seconds)")
+        appendStatistic("fetched", info.wasFetched ? "yes" : "no")
+        appendStatistic("hits_per_second", fixed(requests ?? 0, places: 2))
+        appendStatistic("generation", info.generation.map(Self.hexadecimal) ?? "none")
+        appendStatistic("file", info.file ?? "none")
         appendStatistic("ttl_seconds", info.timeToLive.map { "\($0.components.seconds)" } ?? "-1")
+    }
+
+    /// A generation as value files are named, so that nobody takes it for a count.
+    private static func hexadecimal(_ generation: UInt64) -> String {
+        let digits = String(generation, radix: 16)
+        return "0x" + String(repeating: "0", count: max(0, 16 - digits.count)) + digits
     }
 }

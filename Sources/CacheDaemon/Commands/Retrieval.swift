@@ -32,6 +32,9 @@ extension Session {
                 }
                 turn.requestsLeft &-= 1
             }
+            if tally.keys % Self.keysAhead == 0, retrieval.keyCount > 1, turn.cache.isWide {
+                unsafe approach(range, keys, input, turn)
+            }
             tally.keys &+= 1
             let key = unsafe input[range]
             switch unsafe lookUp(key, touch: touch, includesCAS: retrieval.includesCAS, &turn) {
@@ -44,6 +47,25 @@ extension Session {
         phase = .command
         reply(.end, &turn)
         return .done(lineBytes)
+    }
+
+    private static var keysAhead: Int { 16 }
+
+    /// Lets the entries of the next keys come closer.
+    private func approach(
+        _ first: ByteRange, _ keys: KeyIterator, _ input: UnsafeRawBufferPointer, _ turn: borrowing Turn
+    ) {
+        var hashes = InlineArray<16, KeyHash>(repeating: .none)
+        var keys = keys
+        var next = Optional(first)
+        var count = 0
+        while count < Self.keysAhead, let range = next {
+            // SAFETY: hashing reads the key during the call only.
+            hashes[count] = turn.cache.hash(of: unsafe Span(_unsafeBytes: input[range]))
+            count += 1
+            next = keys.next()
+        }
+        turn.cache.approach(hashes.span.extracting(first: count))
     }
 
     /// Finds a key in memory and renders it where the next reply goes.
@@ -65,7 +87,7 @@ extension Session {
     }
 
     /// Opens a slot for a value that is on disk, and asks for it.
-    private mutating func load(
+    mutating func load(
         _ key: UnsafeRawBufferPointer, touch: Instant?, includesCAS: Bool, _ turn: borrowing Turn
     ) {
         let slot = Slot(.value(key: unsafe Array(key), includesCAS: includesCAS, touch: touch), asked: turn.began)

@@ -25,6 +25,7 @@ extension Session {
         guard mayReceive(header.valueBytes, turn) else { return .stalled(.engine) }
         // SAFETY: the span does not outlive this call, and the input stays in place during it.
         let key = unsafe Span<UInt8>(_unsafeBytes: input[header.key])
+        if proof == nil, let step = unsafe storeWhole(header, key, lineBytes: lineBytes, input, &turn) { return step }
         if header.valueBytes >= BigEntries.valueBytesMin { unsafe turn.noteBig(input[header.key], header.valueBytes) }
         let draft = turn.cache.makeDraft(
             key: key, valueBytes: header.valueBytes, flags: header.flags, deadline: turn.deadline(header.expiration))
@@ -35,6 +36,26 @@ extension Session {
         }
         let target = StoreTarget(mode: WriteMode(header.mode), isQuiet: header.isQuiet, meta: nil)
         return unsafe take(draft, target, lineBytes: lineBytes, valueBytes: header.valueBytes, input, &turn)
+    }
+
+    /// Stores a small value that came with its line, without a draft; nil if it takes one.
+    private mutating func storeWhole(
+        _ header: StoreHeader, _ key: Span<UInt8>, lineBytes: Int, _ input: UnsafeRawBufferPointer, _ turn: inout Turn
+    ) -> Step? {
+        let end = lineBytes &+ header.valueBytes
+        guard header.valueBytes < BigEntries.valueBytesMin, end &+ 2 <= input.count, unsafe input[end] == 0x0D,
+            unsafe input[end &+ 1] == 0x0A
+        else { return nil }
+        let mode = WriteMode(header.mode)
+        // SAFETY: as for `key`.
+        let outcome = turn.cache.storeWhole(
+            key, unsafe Span(_unsafeBytes: UnsafeRawBufferPointer(rebasing: input[lineBytes..<end])),
+            flags: header.flags, deadline: turn.deadline(header.expiration), mode, now: turn.now)
+        guard let outcome else { return nil }
+        turn.counters.add(.setCommands)
+        answer(
+            outcome, StoreTarget(mode: mode, isQuiet: header.isQuiet, meta: nil), storedBytes: header.valueBytes, &turn)
+        return .done(end &+ 2)
     }
 
     /// Whether a data block may be received now; if not, the engine will tell when to try again.
@@ -143,7 +164,7 @@ extension Session {
     }
 
     @inline(__always)
-    private mutating func answer(
+    mutating func answer(
         _ outcome: StoreOutcome, _ target: StoreTarget, storedBytes: Int, _ turn: inout Turn
     ) {
         if let meta = target.meta {

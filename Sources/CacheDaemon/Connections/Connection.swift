@@ -27,15 +27,37 @@ final class Connection {
     let worker: Worker
     /// Encrypts; nil where bytes go straight to the socket.
     let tls: TLSSession?
+    /// What a turn changes.
+    private struct State: ~Copyable {
+        var encryption = EncryptionState()
+        var session: Session
+        var input = ByteBuffer()
+        var unsent = Output()
+    }
+    // SAFETY: allocated in init, freed in deinit. Behind a pointer, so that the run time does not note each of the many
+    // accesses of a turn; one action of its worker uses a connection at a time, and none is called from within a turn.
+    private let state: UnsafeMutablePointer<State>
     /// Where TLS is; see Connection+TLS.swift.
-    var encryption = EncryptionState()
-    var session: Session
+    var encryption: EncryptionState {
+        @inline(__always) _read { yield unsafe state.pointee.encryption }
+        @inline(__always) _modify { yield unsafe &state.pointee.encryption }
+    }
+    var session: Session {
+        @inline(__always) _read { yield unsafe state.pointee.session }
+        @inline(__always) _modify { yield unsafe &state.pointee.session }
+    }
     /// The front of a request that has only come in part.
-    var input = ByteBuffer()
+    var input: ByteBuffer {
+        @inline(__always) _read { yield unsafe state.pointee.input }
+        @inline(__always) _modify { yield unsafe &state.pointee.input }
+    }
     /// Replies that the socket did not take at once.
     ///
     /// While there are any, nothing more is executed.
-    var unsent = Output()
+    var unsent: Output {
+        @inline(__always) _read { yield unsafe state.pointee.unsent }
+        @inline(__always) _modify { yield unsafe &state.pointee.unsent }
+    }
     private(set) var readWatch: Watch?
     private(set) var writeWatch: Watch?
     /// Nothing more will be read: the client said so, or the daemon is stopping.
@@ -61,17 +83,25 @@ final class Connection {
         self.fd = fd
         self.tls = tls
         self.worker = worker
-        encryption.isShakingHands = tls != nil
-        session = Session(
-            id: id, limits: worker.service.limits, needsLogin: worker.service.authenticator != nil)
+        unsafe state = .allocate(capacity: 1)
+        unsafe state.initialize(
+            to: State(
+                session: Session(
+                    id: id, limits: worker.service.limits, needsLogin: worker.service.authenticator != nil)))
         loginSince = worker.service.cache.clock.now()
         card = ConnectionCard(now: loginSince)
+        encryption.isShakingHands = tls != nil
         let watch = Watch(loop: worker.loop, fd: fd, .readable) { [unowned self] in becameReadable() }
         readWatch = watch
         try watch.start()
         worker.service.register(card, fd: fd)
         note("connected")
         tell(closed: nil)
+    }
+
+    deinit {
+        unsafe state.deinitialize(count: 1)
+        unsafe state.deallocate()
     }
 
     // MARK: What wakes a connection

@@ -72,7 +72,13 @@ final class Worker {
     private var isStopping = false
 
     /// What sessions work with; lent to one connection at a time.
-    var turn: Turn
+    var turn: Turn {
+        @inline(__always) _read { yield unsafe turnPlace.pointee }
+        @inline(__always) _modify { yield unsafe &turnPlace.pointee }
+    }
+    // SAFETY: allocated in init, freed in deinit. Behind a pointer, so that the run time does not note each access of
+    // each connection's turn; one connection has it at a time, because a worker's actions run one after the other.
+    private let turnPlace: UnsafeMutablePointer<Turn>
     // SAFETY: allocated in init, freed in deinit; used by one connection at a time, within one call.
     let readMemory: UnsafeMutableRawBufferPointer
     let vectors = SendVectors()
@@ -83,7 +89,8 @@ final class Worker {
         self.service = service
         self.counters = counters
         self.mailbox = mailbox
-        turn = Turn(service: service, counters: counters, completions: mailbox)
+        unsafe turnPlace = .allocate(capacity: 1)
+        unsafe turnPlace.initialize(to: Turn(service: service, counters: counters, completions: mailbox))
         unsafe readMemory = .allocate(byteCount: Self.readBytes, alignment: 4096)
         wakeWatch = try mailbox.wakeup.watch(on: loop) { [unowned self] in takeMessages() }
         sweep = Timer(loop: loop) { [unowned self] in checkDeadlines() }
@@ -91,7 +98,11 @@ final class Worker {
         handshakeTimer = Timer(loop: loop) { [unowned self] in admitWaiting() }
     }
 
-    deinit { unsafe readMemory.deallocate() }
+    deinit {
+        unsafe turnPlace.deinitialize(count: 1)
+        unsafe turnPlace.deallocate()
+        unsafe readMemory.deallocate()
+    }
 
     /// Serves until told to drain or stop.
     func run() {

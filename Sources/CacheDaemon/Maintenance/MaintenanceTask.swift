@@ -11,10 +11,8 @@ import Primitives
 enum MaintenanceTask: Equatable, Sendable {
     /// `--check DIR`, with `--repair`.
     case check(directory: String, repairs: Bool)
-    /// `--export SOURCE FILE`: a directory or the address of a server.
-    case export(source: String, file: String)
-    /// `--import TARGET FILE`.
-    case importEntries(target: String, file: String)
+    /// `--export SOURCE FILE` or `--import TARGET FILE`.
+    case transfer(TransferTask)
 
     /// Everything is in order.
     static let fine: Int32 = 0
@@ -30,8 +28,7 @@ enum MaintenanceTask: Equatable, Sendable {
         switch self {
         case .check(let directory, let repairs):
             return CheckTask(directory: directory, repairs: repairs).run(settings)
-        case .export(let source, let file): return TransferTask(place: source, file: file).export(settings)
-        case .importEntries(let target, let file): return TransferTask(place: target, file: file).importAll(settings)
+        case .transfer(let task): return task.isExport ? task.export(settings) : task.importAll(settings)
         }
     }
 

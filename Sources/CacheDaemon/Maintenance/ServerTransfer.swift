@@ -15,15 +15,28 @@ struct ServerTransfer {
     private let address: ServerAddress
     private let timeouts = Timeouts(connectMilliseconds: 5000, progressMilliseconds: 60_000)
 
-    init(_ address: ServerAddress) { self.address = address }
+    private let encryption: Encryption?
+    private let login: Login?
+
+    init(_ address: ServerAddress, encryption: Encryption?, login: Login?) {
+        self.address = address
+        self.encryption = encryption
+        self.login = login
+    }
+
+    private func connect() throws(ClientError) -> CacheClient.Connection {
+        let connection = try CacheClient.Connection(to: address, encryption: encryption, timeouts: timeouts)
+        if let login { try connection.authenticate(login) }
+        return connection
+    }
 
     // MARK: Export
 
     func export(
         to writer: inout EntryStreamWriter, progress: (TransferProgress) -> Void
     ) throws -> TransferProgress {
-        let keys = try CacheClient.Connection(to: address, timeouts: timeouts)
-        let values = try CacheClient.Connection(to: address, timeouts: timeouts)
+        let keys = try connect()
+        let values = try connect()
         var done = TransferProgress()
         var batch: [[UInt8]] = []
         keys.enqueue("lru_crawler metadump all\r\n")
@@ -127,7 +140,7 @@ struct ServerTransfer {
     func importAll(
         from reader: inout EntryStreamReader, progress: (TransferProgress) -> Void
     ) throws -> TransferProgress {
-        let server = try CacheClient.Connection(to: address, timeouts: timeouts)
+        let server = try connect()
         var done = TransferProgress()
         var waiting: [Int] = []
         var bytes = 0

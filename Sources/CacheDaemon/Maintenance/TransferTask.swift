@@ -10,10 +10,31 @@ import Glibc
 import Primitives
 
 /// One transfer.
-struct TransferTask {
+struct TransferTask: Equatable, Sendable {
     /// A directory, or `HOST:PORT`, or `unix:PATH`.
     let place: String
     let file: String
+    /// Out of `place`, not into it.
+    let isExport: Bool
+    /// How to speak to a server.
+    var access = CredentialArguments()
+
+    /// Whether `place` is a server.
+    var isOfServer: Bool { Self.isAddress(place) }
+
+    /// The same, with what the command line says of encryption and login.
+    func with(_ access: CredentialArguments) -> TransferTask {
+        var task = self
+        task.access = access
+        return task
+    }
+
+    /// The server, and how to speak to it.
+    private func server() throws -> ServerTransfer {
+        try ServerTransfer(
+            ServerAddress(parsing: place), encryption: access.encryption.map { try Encryption($0) },
+            login: access.login())
+    }
 
     /// Whether `place` is the address of a server: it has a colon and is no path.
     static func isAddress(_ place: String) -> Bool {
@@ -50,9 +71,7 @@ struct TransferTask {
         let done: TransferProgress
         do {
             if Self.isAddress(place) {
-                done = try ServerTransfer(ServerAddress(parsing: place)).export(to: &writer) {
-                    line.show(Self.text($0))
-                }
+                done = try server().export(to: &writer) { line.show(Self.text($0)) }
             } else {
                 let cache = try Cache.open(try Self.options(reading: place, settings))
                 defer { cache.close() }
@@ -114,13 +133,12 @@ struct TransferTask {
         do {
             var reader = try EntryStreamReader { Self.read($0, from: descriptor) }
             if Self.isAddress(place) {
-                done = try ServerTransfer(ServerAddress(parsing: place)).importAll(from: &reader) {
-                    line.show(Self.text($0))
-                }
+                done = try server().importAll(from: &reader) { line.show(Self.text($0)) }
             } else {
                 var options = CacheOptions(settings)
                 options.disk = options.disk ?? DiskOptions(directory: place)
                 options.disk?.directory = place
+                options.disk?.warmUp = nil
                 let cache = try Cache.open(options)
                 defer { cache.close() }
                 done = try cache.importEntries(from: &reader) { line.show(Self.text($0)) }

@@ -4,6 +4,7 @@
 // again.
 
 import Arguments
+import CacheClient
 import ConfigFile
 import Glibc
 
@@ -25,6 +26,8 @@ enum Launch: Equatable, Sendable {
     private enum Tag: Sendable {
         case setting(OptionSpec)
         case check, repair, export, importEntries
+        /// How a transfer speaks to a server.
+        case credential(CredentialOption)
         case config, checkConfig, printConfig, generate, verbose, udpPort, daemonize, encrypted, extended, version
         case help
     }
@@ -90,26 +93,35 @@ enum Launch: Equatable, Sendable {
         var operands = parsed.operands
         var tasks: [MaintenanceTask] = []
         var repairs = false
+        var access = CredentialArguments()
+        var credentials = 0
         for occurrence in parsed.occurrences {
             let value = occurrence.value ?? ""
             switch occurrence.option.tag {
             case .check: tasks.append(.check(directory: value, repairs: false))
             case .repair: repairs = true
+            case .credential(let option):
+                access.take(option, value: occurrence.value)
+                credentials += 1
             case .export, .importEntries:
                 let name = occurrence.option.name
                 guard !operands.isEmpty else {
                     return .failure(OptionProblem(.flag(name), "needs a FILE; - is a pipe"))
                 }
                 let file = operands.removeFirst()
-                if case .export = occurrence.option.tag {
-                    tasks.append(.export(source: value, file: file))
-                } else {
-                    tasks.append(.importEntries(target: value, file: file))
-                }
+                let isExport = if case .export = occurrence.option.tag { true } else { false }
+                tasks.append(.transfer(TransferTask(place: value, file: file, isExport: isExport)))
             default: break
             }
         }
         if let operand = operands.first { return .failure(OptionProblem("unexpected argument '\(operand)'")) }
+        if credentials > 0 {
+            guard case .transfer(let transfer)? = tasks.first, transfer.isOfServer else {
+                return .failure(
+                    OptionProblem("--login, --password-file, --ca, --cert and --key belong to a transfer of a server"))
+            }
+            tasks[0] = .transfer(transfer.with(access))
+        }
         if tasks.count > 1 { return .failure(OptionProblem("--check, --export and --import: one at a time")) }
         if repairs {
             guard case .check(let directory, _)? = tasks.first else {
@@ -147,7 +159,7 @@ enum Launch: Equatable, Sendable {
             case .encrypted: draft.settings.tls.isDemanded = true
             case .extended: MemcachedOption.apply(occurrence.value ?? "", to: &draft)
             case .config, .checkConfig, .printConfig, .generate, .version, .help: break
-            case .check, .repair, .export, .importEntries: break
+            case .check, .repair, .export, .importEntries, .credential: break
             }
         }
     }
@@ -181,7 +193,12 @@ enum Launch: Equatable, Sendable {
                 .importEntries, long: "import", value: "TARGET FILE",
                 help: "Add the entries in FILE to a stopped store's directory, or to a running server, and exit."),
         ]
-        groups.append(OptionGroup("Maintenance", maintenance))
+        // --user is who the daemon becomes.
+        let credentials = CredentialOption.options { Tag.credential($0) }.map { option in
+            guard case .credential(.user) = option.tag else { return option }
+            return Option(option.tag, long: "login", value: "NAME", help: option.help)
+        }
+        groups.append(OptionGroup("Maintenance", maintenance + credentials))
         groups.append(OptionGroup("General", general))
         groups.append(
             OptionGroup(

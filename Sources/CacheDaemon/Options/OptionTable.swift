@@ -169,6 +169,13 @@ extension OptionSpec {
             reloads: true, "Largest value kept in memory.",
             "Larger ones live on disk only; without a disk tier they are refused. At most `memory.limit`."),
         .option(
+            "memory.warm_up", flag: "no-warm-up", .memory, .toggle(\.memory.warmsUp, flagMeans: false),
+            "Begin with an empty memory.", "Nothing is remembered for the next start either.",
+            inFile: "Bring what was hot in memory back from disk after a start."),
+        .option(
+            "memory.warm_up_rate", flag: "warm-up-rate", .memory, .size(\.memory.warmUpRate, 64 << 10...1 << 40),
+            "Bytes of entries that a warm-up brings back in a second.",
+            "Each lookup counts as 1 KiB at least. It ends when memory is full to 80 %."),
             "memory.fit_cgroup", flag: "ignore-cgroup", .memory,
             .toggle(\.memory.fitsControlGroup, flagMeans: false), reloads: true,
             "Use all of `memory.limit` although the control group allows less.",

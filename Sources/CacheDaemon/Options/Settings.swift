@@ -114,6 +114,10 @@ struct Settings: Equatable, Sendable {
         var idleMax: TimeSpan?
         /// Larger values stay out of the tier and live on disk only.
         var valueBytesMax = 1 << 20
+        /// Whether what was hot before a stop is brought back from disk after the start.
+        var warmsUp = true
+        /// Bytes of it in a second.
+        var warmUpRate = 32 << 20
         /// Whether the limit gives way to what the control group allows.
         var fitsControlGroup = true
     }

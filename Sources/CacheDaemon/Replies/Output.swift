@@ -81,6 +81,16 @@ struct Output: ~Copyable {
         bytes.append("\r\n")
     }
 
+    /// Appends the whole reply to a `get` of one key, whose entry is shown under its shard's lock.
+    @inline(__always)
+    mutating func appendOnlyValue(key: UnsafeRawBufferPointer, _ entry: EntryView) {
+        if entry.valueBytes <= Self.copiedBytesMax {
+            return unsafe bytes.appendValueBlock(key: key, flags: entry.flags, value: entry.value, isLast: true)
+        }
+        unsafe appendValue(key: key, entry, includesCAS: false)
+        bytes.append(.end)
+    }
+
     /// Appends the value of an entry that is being edited, and CR LF.
     mutating func appendValue(_ edit: borrowing EntryEdit) {
         if edit.valueBytes > Self.copiedBytesMax, let entry = edit.pin() {

@@ -5,11 +5,14 @@ import Primitives
 import Protocol
 
 /// The worker's tools, and the output that the present connection's replies go into.
+@safe
 struct Turn: ~Copyable {
     /// Requests and keys executed for one connection before the others get their turn.
     static let requestsMax = 128
 
     let cache: Cache
+    // SAFETY: `cache`, not counted: the request path takes it from here.
+    let cacheReference: Unmanaged<Cache>
     let service: Service
     let counters: Counters
     /// Where the engine's answers go.
@@ -27,7 +30,7 @@ struct Turn: ~Copyable {
     private let slow: SlowLog
     /// Whether the keys of this turn are noted.
     private(set) var isSampled = false
-    /// Whether nobody wants to know about the requests of this turn.
+    /// Whether nobody wants to know about the single requests of this turn.
     private(set) var isPlain = true
     /// What somebody wants to know about the requests of this turn.
     private(set) var observation: Observation = []
@@ -44,6 +47,7 @@ struct Turn: ~Copyable {
         service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker & LoginReceiver
     ) {
         cache = service.cache
+        unsafe cacheReference = .passUnretained(service.cache)
         self.service = service
         self.counters = counters
         self.completions = completions
@@ -60,7 +64,7 @@ struct Turn: ~Copyable {
         tracesRequests = service.log.isOn(.debug)
         observation = service.watchers.observation
         isSampled = executes && recorder.wantsSample(now)
-        isPlain = observation.isEmpty && !isSampled
+        isPlain = observation.isEmpty && !isSampled && !tracesRequests
         self.descriptor = descriptor
     }
 

@@ -60,13 +60,34 @@ extension StatsReport {
         reply.appendStatistic("disk_recency_writes", UInt64(disk.recencyWrites))
         reply.appendStatistic("disk_device_bytes", UInt64(disk.deviceBytes))
         reply.appendStatistic("disk_quarantines", UInt64(disk.quarantines))
+        reply.appendStatistic("disk_sweep_percent", UInt64(disk.chores.sweepPercent))
+        reply.appendStatistic("disk_orphans_removed", UInt64(disk.chores.orphansRemoved))
+        reply.appendStatistic("disk_flushed_removed", UInt64(disk.chores.flushedRowsRemoved))
+        appendWarmUp(engine.warmUp, &reply)
         if let error = disk.lastError { reply.appendStatistic("disk_last_error", Self.oneWord(error)) }
+    }
+
+    private func appendWarmUp(_ warmUp: WarmUpProgress?, _ reply: inout ByteBuffer) {
+        guard let warmUp else { return reply.appendStatistic("warm_up_state", "off") }
+        reply.appendStatistic("warm_up_state", warmUp.stage.rawValue)
+        reply.appendStatistic("warm_up_listed", UInt64(warmUp.listed))
+        reply.appendStatistic("warm_up_looked_up", UInt64(warmUp.looked))
+        reply.appendStatistic("warm_up_loaded", UInt64(warmUp.loaded))
+        reply.appendStatistic("warm_up_loaded_bytes", UInt64(warmUp.loadedBytes))
+        reply.appendStatistic("warm_up_ms", UInt64(max(0, warmUp.milliseconds)))
+        reply.appendStatistic("hot_list_writes", UInt64(warmUp.saves))
+        reply.appendStatistic("hot_list_errors", UInt64(warmUp.saveErrors))
     }
 
     /// Text as one word: many clients take the third word of a line for the value, or refuse a fourth.
     private static func oneWord(_ text: String) -> String {
         String(text.map { $0.isWhitespace ? "_" : $0 })
     }
+}
+
+extension DiskChores {
+    /// How much of the directory was looked through for orphans; 100: done.
+    var sweepPercent: Int { isSweeping ? min(99, sweptDirectories * 100 / 256) : 100 }
 }
 
 extension CacheStatistics {

@@ -97,6 +97,8 @@ struct StatsReport: Sendable {
     }
 
     private func appendConnectionCounts(_ service: Service, _ counters: CounterTotals, _ reply: inout ByteBuffer) {
+        let waiting = service.waitingForRestart
+        reply.appendStatistic("needs_restart", waiting.isEmpty ? "none" : waiting.joined(separator: ","))
         reply.appendStatistic("max_connections", UInt64(service.connectionsMax))
         reply.appendStatistic("curr_connections", UInt64(max(0, service.connectionCount)))
         reply.appendStatistic("total_connections", counters[.connectionsOpened])

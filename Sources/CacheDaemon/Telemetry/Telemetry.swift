@@ -55,6 +55,11 @@ final class Telemetry: Sendable {
         state.withLock { $0.baseline = all }
     }
 
+    /// Requests of a key per second in the last minute or so; nil: too few to stand out.
+    func requestsPerSecond(of key: [UInt8], now: Instant) -> Double? {
+        hotKeys(limit: .max, now: now).first { $0.key == key }?.count
+    }
+
     /// The most requested keys of the last minute or so, in requests per second.
     func hotKeys(limit: Int, now: Instant) -> [HotKey] {
         let workers = state.withLock { $0.workers }

@@ -77,6 +77,34 @@ extension Cache {
         if !isAccepted { body(nil) }
     }
 
+    /// The same, and where memory knows the entry, what the disk has of it, too.
+    func findInfoOfBothTiers(_ key: [UInt8], _ body: @escaping @Sendable (EntryInfo?) -> Void) {
+        let (hash, sighting) = look(at: key)
+        guard case .known(var info?) = sighting, info.generation == nil, let disk, disk.isServing else {
+            return findInfo(key, body)
+        }
+        let write = memory.shard(hash).withLock { shard -> (UInt64, Bool)? in
+            guard let write = shard.pending.find(hash), write.kind == .entry else { return nil }
+            let record = disk.journal.record(at: write.position)
+            return unsafe record.key.elementsEqual(key)
+                ? (record.header.generation, record.kind == .fileEntry) : nil
+        }
+        if let write {
+            info.setCopy(write.0, isFile: write.1)
+            return body(info)
+        }
+        let isAccepted = disk.enqueue(
+            .run { [info] reader in
+                var info = info
+                // A row of another version is about to be replaced.
+                if let row = Self.findRow(hash, key, disk, reader), row.metadata.cas == info.cas {
+                    info.setCopy(row.metadata.generation, isFile: row.isFile)
+                }
+                body(info)
+            })
+        if !isAccepted { body(info) }
+    }
+
     private static func info(_ sighting: Sighting) -> EntryInfo? {
         if case .known(let info) = sighting { info } else { nil }
     }

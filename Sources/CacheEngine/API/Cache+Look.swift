@@ -19,7 +19,7 @@ public final class EntryLook: Sendable {
 extension Cache {
     /// Finds out what is known about the key's entry, and then tells `waiter`, on whatever thread.
     public func look(at key: [UInt8], _ look: EntryLook, waiter: Waiter) {
-        findInfo(key) { info in
+        findInfoOfBothTiers(key) { info in
             look.info = info
             waiter.complete(.retry)
         }

@@ -153,11 +153,25 @@ extension Cache {
         return unsafe rest.withUnsafeBytes { unsafe draft.fill($0) }
     }
 
+    /// Stores a small value without a draft; nil if it takes one, or the key is none.
+    func storeWhole(
+        _ value: Span<UInt8>, _ key: Span<UInt8>, _ mode: WriteMode, _ attributes: StoredAttributes
+    ) -> StoreOutcome? {
+        guard attributes.extended.isEmpty, key.count > 0 else { return nil }
+        let now = clock.now()
+        return storeWhole(
+            key, value, flags: attributes.flags, deadline: now.advanced(by: attributes.timeToLive), mode, now: now)
+    }
+
     /// Stores `value` and waits until that is done and, if it `commits`, durable where the cache promises so.
     func put(
         _ value: Span<UInt8>, _ key: Span<UInt8>, _ mode: WriteMode, _ attributes: StoredAttributes,
         commits: Bool = true
     ) throws(StorageError) -> StoreOutcome {
+        if let outcome = storeWhole(value, key, mode, attributes) {
+            if commits, case .stored = outcome, !isCommitted() { throw .notDurable }
+            return outcome
+        }
         guard var draft = try draft(key, valueBytes: value.count, attributes, now: clock.now()) else {
             removeRefused(key)
             throw .valueTooLarge(bytes: value.count)

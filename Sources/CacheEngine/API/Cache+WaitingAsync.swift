@@ -62,6 +62,10 @@ extension Cache {
     func put(
         _ value: [UInt8], _ key: [UInt8], _ mode: WriteMode, _ attributes: StoredAttributes
     ) async throws(StorageError) -> StoreOutcome {
+        if let outcome = storeWhole(value.span, key.span, mode, attributes) {
+            if case .stored = outcome, await !isCommittedSuspending() { throw .notDurable }
+            return outcome
+        }
         guard var draft = try draft(key.span, valueBytes: value.count, attributes, now: clock.now()) else {
             await mutate(key) { key, now, flight in
                 delete(key, isBlind: true, now: now, flight: flight).step { _ in () }

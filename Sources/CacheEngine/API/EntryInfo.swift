@@ -38,6 +38,12 @@ public struct EntryInfo: Sendable, Equatable {
     public var isStale: Bool
     /// Whether the key is shown in base64.
     public var hasBinaryKey: Bool
+    /// Whether it was read since it was stored; of an entry on disk, as far as the index was told.
+    public var wasFetched: Bool
+    /// The number of the write that the copy on disk is from; nil: there is none, or it was not asked for.
+    public var generation: UInt64?
+    /// The file of the copy on disk, from the cache's directory on; nil: the copy is in the journal or the index.
+    public var file: String?
 
     /// The tier that a retrieval would be answered from.
     public var tier: Tier { storage == .memory ? .memory : .disk }
@@ -52,7 +58,9 @@ extension EntryInfo {
             flags: block.flags, cas: block.cas, age: .seconds(Int64(now.bootSeconds) - Int64(block.written)),
             idle: .seconds(Int64(now.bootSeconds) - Int64(block.accessed)),
             timeToLive: block.deadline.timeLeft(at: now), storage: block.isStub ? .file : .memory,
-            isStale: block.marks.contains(.stale), hasBinaryKey: block.marks.contains(.binaryKey))
+            isStale: block.marks.contains(.stale), hasBinaryKey: block.marks.contains(.binaryKey),
+            wasFetched: block.marks.contains(.fetched))
+        if block.isStub { setCopy(block.file.generation, isFile: true) }
     }
 
     /// An entry on disk.
@@ -67,7 +75,17 @@ extension EntryInfo {
             cas: metadata.cas, age: .seconds(Self.seconds(from: metadata.written, to: wall)),
             idle: .seconds(Self.seconds(from: max(metadata.accessed, metadata.written), to: wall)),
             timeToLive: deadline.timeLeft(at: now), storage: isFile ? .file : .inline,
-            isStale: metadata.marks.contains(.stale), hasBinaryKey: metadata.marks.contains(.binaryKey))
+            isStale: metadata.marks.contains(.stale), hasBinaryKey: metadata.marks.contains(.binaryKey),
+            wasFetched: metadata.marks.contains(.fetched) || metadata.accessed.seconds > metadata.written.seconds)
+        setCopy(metadata.generation, isFile: isFile)
+    }
+
+    /// Takes note of the copy on disk.
+    mutating func setCopy(_ generation: UInt64, isFile: Bool) {
+        self.generation = generation
+        let name = ValueFiles.name(generation)
+        let path = "\(StoreDirectory.storeName)/\(StoreDirectory.valuesName)/\(name.directory)/\(name.file)"
+        file = isFile ? path : nil
     }
 
     private static func seconds(from start: WallTime, to end: WallTime) -> Int64 {

@@ -165,6 +165,21 @@ final class IndexReader {
         return isIntact ? .found : .damaged(generation: metadata.generation)
     }
 
+    /// The key of the row with this hash, and the size of its value; nil if there is none.
+    ///
+    /// Not verified: `read` with this key tells whether the row is sound.
+    func key(hash: UInt64) throws(DiskError) -> (key: [UInt8], valueBytes: Int)? {
+        guard let open else {
+            throw DiskError(kind: .other, operation: "read key", code: 0, message: "the index is closed")
+        }
+        return try DiskError.wrapping { () throws(SQLiteError) in
+            open.find.bind(bits: hash, at: 1)
+            defer { open.find.reset() }
+            guard try open.find.step() else { return nil }
+            return (open.find.withBlob(at: 13) { Array(copying: $0) }, Int(open.find.integer(at: 8)))
+        }
+    }
+
     /// The next `limit` rows after `rowID` with key and metadata.
     ///
     /// Damaged rows are left out.

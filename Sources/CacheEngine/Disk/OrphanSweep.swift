@@ -29,6 +29,8 @@ struct OrphanSweep {
     private var subdirectory: Directory?
     private var pending: [String] = []
     private(set) var progress = SweepProgress()
+    /// Subdirectories, of 256, that were looked through.
+    var subdirectoriesDone: Int { progress.isDone ? nextSubdirectory : max(0, nextSubdirectory - 1) }
 
     init(directory: Directory, epoch: UInt32) {
         self.directory = directory

@@ -1,6 +1,6 @@
 // The directory of the disk tier: who may use it, what is in it, and where the parts are.
 //
-//   lock  FORMAT  anchor  journal  store/{index.db,index.db-wal,index.db-shm,v/00..ff/<generation>}
+//   lock  FORMAT  anchor  journal  hot  store/{index.db,index.db-wal,index.db-shm,v/00..ff/<generation>}
 //   quarantine-<epoch>/  discarded-<epoch>/            former store/ directories, renamed whole
 //
 // Opening takes the lock and reads; `start` (StoreStart.swift) decides what becomes of the store. Used by the thread
@@ -84,11 +84,28 @@ final class StoreDirectory {
         while end < path.endIndex {
             end = path[path.index(after: end)...].firstIndex(of: "/") ?? path.endIndex
             let part = String(path[..<end])
-            if unsafe mkdir(part, 0o700) != 0, errno != EEXIST, errno != EISDIR {
+            if unsafe mkdir(part, 0o700) == 0 {
+                _ = syncName(of: part)
+            } else if errno != EEXIST, errno != EISDIR {
                 // A parent that exists may refuse (EROFS, EACCES); whether it matters, the open will tell.
                 let code = errno
                 if unsafe access(part, F_OK) != 0 { throw .io(operation: "mkdir", path: part, errno: code) }
             }
+        }
+    }
+
+    /// Makes the name of the directory at `path` durable: a power cut must not take the whole directory along.
+    ///
+    /// False if that is refused, as by a parent that we may not read: then the file system's own order has to do.
+    static func syncName(of path: String) -> Bool {
+        let end = path.lastIndex(of: "/")
+        let parent = end.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+        do throws(StoreError) {
+            // With a dot behind it: the parent, unlike what is ours, may be a symbolic link.
+            try Directory.open(path: parent + "/.").sync()
+            return true
+        } catch {
+            return false
         }
     }
 
@@ -107,8 +124,10 @@ final class StoreDirectory {
     }
 
     private static func isOurs(_ name: String) -> Bool {
-        [lockName, formatName, "\(formatName).new", anchorName, journalName, storeName, "lost+found"].contains(name)
-            || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
+        [
+            lockName, formatName, "\(formatName).new", anchorName, journalName, storeName, HotList.fileName,
+            HotList.newName, "lost+found",
+        ].contains(name) || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
     }
 
     /// Lets another process, or another cache of this one, use the directory.

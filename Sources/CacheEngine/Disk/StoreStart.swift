@@ -201,6 +201,7 @@ extension StoreDirectory {
             // The names of FORMAT and anchor, too, where they are new: then the store is.
             try store?.sync()
             try root.sync()
+            _ = Self.syncName(of: root.path)
         }
         for directory in [store, values] {
             guard let status = try directory?.status() else { continue }

@@ -90,6 +90,12 @@ struct ValueFileReader: ~Copyable {
         guard hash.digest() == valueSum else { throw .damaged("the value's sum is wrong") }
     }
 
+    /// A hash for bytes that are read in parts, to be compared with the value's sum at the end.
+    func makeHash() -> IncrementalHash { IncrementalHash(seed: seed) }
+
+    /// Whether `hash`, of all the value's bytes, is its sum.
+    func isSum(_ hash: borrowing IncrementalHash) -> Bool { hash.digest() == valueSum }
+
     /// Reads a part of the value, filling `destination`.
     ///
     /// Unchecked: `verify` first.

@@ -35,6 +35,11 @@ final class DiskCleanup {
                 try index.hasFile(generation: generation)
             }
             guard let progress else { return }
+            disk.chores.withLock { chores in
+                chores.sweptDirectories = sweep?.subdirectoriesDone ?? 0
+                chores.orphansRemoved += progress.removed - before
+                chores.isSweeping = !progress.isDone
+            }
             disk.counters.add(progress.removed - before, to: .orphansRemoved)
             guard progress.isDone else { return }
             isDone = try disk.directory.removeOldStores(
@@ -43,6 +48,7 @@ final class DiskCleanup {
         } catch {
             // Left for the next start: nothing that is served depends on it.
             disk.counters.add(to: .writeErrors)
+            disk.chores.withLock { $0.isSweeping = false }
             isDone = true
         }
     }

@@ -88,8 +88,9 @@ final class DiskReader {
 
     // MARK: Lookup and promotion
 
-    /// Does the lookups of `flights`: reads all rows in one snapshot, and tells the waiters at the end, so that an event
-    /// loop wakes once for them.
+    /// Does the lookups of `flights`.
+    ///
+    /// All rows are read in one snapshot, and the waiters told at the end, so that an event loop wakes once for them.
     private func lookUpAll() {
         disk.counters.add(flights.count, to: .reads)
         readRows()
@@ -256,14 +257,18 @@ final class DiskReader {
                 if proofs.isEmpty { state.flights[flight.hash] = nil }
                 state.counters.misses += loads.count
                 if found != nil { state.counters.expiredLookups += loads.count }
-                state.noteMiss(flight.hash)
+                if !flight.isWarming || !loads.isEmpty || !proofs.isEmpty { state.noteMiss(flight.hash) }
                 news.add(loads, .absent)
                 news.add(proofs, .retry, flight)
                 return
             }
             state.flights[flight.hash] = nil
             let linked = state.link(found, now: now, garbage: &garbage, log: memory.events)
-            if !loads.isEmpty { state.bump(linked, now: now) }
+            if !loads.isEmpty {
+                state.bump(linked, now: now)
+            } else if flight.isWarming, proofs.isEmpty {
+                state.moveBehind(linked)
+            }
             state.counters.promotions += 1
             // Who finds a stub asks for its value next, and counts then.
             if !linked.isStub { state.counters.diskHits += loads.count }

@@ -96,6 +96,10 @@ final class DiskTier: Sendable {
     /// While it would not, nothing may be acknowledged that the store does not have.
     let barHolds = Atomic<Bool>(true)
     private let inlineMax: Atomic<Int>
+    /// What the hot list takes while the next one is written beside it.
+    private let hotBytes = Atomic<Int>(0)
+    /// Guards how far the writer's background work is.
+    let chores = Guarded(DiskChores(), rank: .leaf)
     /// Guards the writer's last report of sizes and totals.
     let report: Guarded<DiskReport>
     private let threads: Guarded<[OSThread]>
@@ -185,6 +189,14 @@ final class DiskTier: Sendable {
             if SeededBug.isActive(.commitNotAwaited) { return false }
         #endif
         return options.durability == .always
+    }
+    /// Bytes to be set aside for the hot list.
+    var hotListBytes: Int { hotBytes.load(ordering: .relaxed) }
+
+    /// A hot list of so many bytes was written; whole blocks count, and the next one needs as much beside it.
+    func noteHotList(_ bytes: Int) {
+        let block = ValueFiles.blockBytes
+        hotBytes.store((bytes + block - 1) / block * block * 2, ordering: .relaxed)
     }
     var syncsFiles: Bool { options.durability == .always }
     /// Values up to this size go into the index.

@@ -139,7 +139,9 @@ final class DiskTrimmer {
     /// Bytes to get rid of: what is used beyond the limit, down to the low watermark; more if the file system is short.
     private func excess(_ index: DiskIndex, _ writer: DiskWriter, _ limits: DiskLimits) -> Int {
         let used = Self.usedBytes(index)
-        let fixed = writer.disk.journal.capacity + Self.walBytesMax(limits) + Self.smallBytes
+        let fixed =
+            writer.disk.journal.capacity + Self.walBytesMax(limits) + Self.smallBytes
+            + writer.disk.hotListBytes
         let limit = max(0, limits.bytesMax - fixed)
         var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
         if let freeMin = limits.freeBytesMin {
@@ -204,6 +206,10 @@ final class DiskTrimmer {
         let page = try index.flushed(upTo: index.flushGeneration, after: start, limit: Self.walkRows)
         sweptRows += try delete(page.candidates, index, writer, countAs: nil)
         flushWalk = page.next.map(Walk.at) ?? .none
+        writer.disk.chores.withLock { chores in
+            chores.isRemovingFlushed = page.next != nil
+            chores.flushedRowsRemoved = sweptRows
+        }
         return page.next != nil
     }
 

@@ -1,9 +1,11 @@
 // A value too large for the memory tier on its way from its file to a client, in chunks.
 //
-// The file was checked from end to end before the stream is handed out. Each chunk is read by a disk thread on request;
-// the requester asks for the next when it has no more use for the present one.
+// The file was checked from end to end before the stream is handed out, and what is read then is checked again: where
+// it changes in between, the last chunk is refused, and nobody gets a whole wrong value. Each chunk is read by a disk
+// thread on request; the requester asks for the next when it has no more use for the present one.
 
 import Glibc
+import Hashing
 public import Primitives
 
 /// A large value, read chunk by chunk.
@@ -31,6 +33,7 @@ public final class ValueStream: Sendable {
     nonisolated(unsafe) private let memory: UnsafeMutableRawBufferPointer
     nonisolated(unsafe) private var offset = 0
     nonisolated(unsafe) private var filled = 0
+    nonisolated(unsafe) private var hash: IncrementalHash
 
     init(
         reader: consuming ValueFileReader, metadata: EntryMetadata, deadline: Instant, extended: [UInt8], disk: DiskTier
@@ -42,6 +45,7 @@ public final class ValueStream: Sendable {
         self.deadline = deadline
         self.extended = extended
         self.disk = disk
+        unsafe hash = reader.makeHash()
         self.reader = reader
         unsafe memory = .allocate(byteCount: min(Self.chunkBytes, metadata.valueBytes), alignment: 16)
     }
@@ -66,6 +70,9 @@ public final class ValueStream: Sendable {
         let count = unsafe min(memory.count, valueBytes - offset)
         do {
             try unsafe reader.read(at: offset, into: UnsafeMutableRawBufferPointer(rebasing: memory[..<count]))
+            unsafe hash.update(UnsafeRawBufferPointer(rebasing: memory[..<count]))
+            let isLast = unsafe offset + count == valueBytes
+            guard unsafe !isLast || reader.isSum(hash) else { return waiter.complete(.failed) }
             unsafe offset += count
             unsafe filled = count
             disk.counters.add(count, to: .readBytes)

@@ -91,10 +91,10 @@ final class Journal: Sendable {
         header.keyBytes = UInt8(key.count)
         header.extendedBytes = UInt32(extended.count)
         let result: (position: UInt64, sequence: UInt64, wakes: Bool)? = state.withLock { state in
-            guard let position = reserve(recordBytes, &state) else { return nil }
+            guard let (position, place) = reserve(recordBytes, &state) else { return nil }
             state.sequence += 1
             header.sequence = state.sequence
-            unsafe write(header, key, extended, value, at: ring + Int(position % UInt64(capacity)))
+            unsafe write(&header, key, extended, value, at: ring + place)
             unsafe JournalFile.noteNewest(mapping, sequence: header.sequence)
             state.head = position + UInt64(recordBytes)
             let wakes = state.writerIsIdle
@@ -106,31 +106,33 @@ final class Journal: Sendable {
         return (result.position, result.sequence)
     }
 
-    /// Finds `bytes` of contiguous room and returns its position, having marked the ring's rest if it had to be
-    /// skipped.
-    private func reserve(_ bytes: Int, _ state: inout State) -> UInt64? {
+    /// Finds `bytes` of contiguous room and returns its position and its place in the ring, having marked the ring's
+    /// rest if it had to be skipped.
+    private func reserve(_ bytes: Int, _ state: inout State) -> (position: UInt64, place: Int)? {
         let place = Int(state.head % UInt64(capacity))
         let untilEnd = capacity - place
         let skipped = untilEnd < bytes ? untilEnd : 0
         guard Int(state.head - state.tail) + skipped + bytes <= capacity else { return nil }
         if skipped > 0 { unsafe (ring + place).storeBytes(of: Self.wrapMarker, as: UInt32.self) }
-        return state.head + UInt64(skipped)
+        return (state.head + UInt64(skipped), skipped > 0 ? 0 : place)
     }
 
     private func write(
-        _ header: JournalHeader, _ key: UnsafeRawBufferPointer, _ extended: UnsafeRawBufferPointer,
+        _ header: inout JournalHeader, _ key: UnsafeRawBufferPointer, _ extended: UnsafeRawBufferPointer,
         _ value: UnsafeRawBufferPointer, at target: UnsafeMutableRawPointer
     ) {
-        var header = header
         let payload = unsafe target + JournalHeader.bytes
-        let roomBytes = Int(header.recordBytes) - JournalHeader.bytes
-        let room = unsafe UnsafeMutableRawBufferPointer(start: payload, count: roomBytes)
-        unsafe room.copyMemory(from: key)
-        unsafe UnsafeMutableRawBufferPointer(rebasing: room[key.count...]).copyMemory(from: extended)
-        let offset = key.count + extended.count
-        unsafe UnsafeMutableRawBufferPointer(rebasing: room[offset...]).copyMemory(from: value)
+        let payloadBytes = key.count + extended.count + value.count
+        invariant(payloadBytes <= Int(header.recordBytes) - JournalHeader.bytes)
+        if let base = key.baseAddress { unsafe payload.copyMemory(from: base, byteCount: key.count) }
+        if let base = extended.baseAddress {
+            unsafe (payload + key.count).copyMemory(from: base, byteCount: extended.count)
+        }
+        if let base = value.baseAddress {
+            unsafe (payload + key.count + extended.count).copyMemory(from: base, byteCount: value.count)
+        }
         header.sum = unsafe header.computedSum(
-            payload: UnsafeRawBufferPointer(start: payload, count: offset + value.count), seed: seed)
+            payload: UnsafeRawBufferPointer(start: payload, count: payloadBytes), seed: seed)
         unsafe target.storeBytes(of: header, as: JournalHeader.self)
     }
 

@@ -1,10 +1,11 @@
 // A chained hash table of entry blocks that grows a few buckets at a time.
 //
 // Doubling a table of millions of buckets in one go would stop a shard for tens of milliseconds. Here a larger bucket
-// array is allocated (calloc: the kernel zeroes its pages as they are touched) and each later operation moves a few
+// array is allocated (the kernel zeroes its pages as they are touched) and each later operation moves a few
 // buckets over; until all are moved, a lookup asks the old array for buckets that have not moved yet. The table owns
 // its bucket arrays, not the blocks. Belongs to one shard, under its lock.
 
+import CPrefetch
 import Glibc
 import Primitives
 
@@ -14,7 +15,7 @@ struct EntryTable: ~Copyable {
     /// Where the first block of a chain lies in the heap: in steps of 8 bytes from 1 on, 0 for none.
     private typealias Bucket = UInt32
 
-    // SAFETY: arrays of `mask + 1` buckets, calloc'd here and freed in `deinit` or when the last bucket has moved.
+    // SAFETY: arrays of `mask + 1` buckets, made by `allocate`, released in `deinit` or when the last bucket has moved.
     private var buckets: UnsafeMutablePointer<Bucket>
     private var mask: UInt32
     private var oldBuckets: UnsafeMutablePointer<Bucket>?
@@ -37,15 +38,37 @@ struct EntryTable: ~Copyable {
     }
 
     deinit {
-        unsafe free(buckets)
-        unsafe free(oldBuckets)
+        unsafe Self.release(buckets, Int(mask) + 1)
+        if let old = unsafe oldBuckets { unsafe Self.release(old, Int(oldMask) + 1) }
     }
 
     private static func allocate(_ count: Int) -> UnsafeMutablePointer<Bucket> {
-        guard let memory = unsafe calloc(count, MemoryLayout<Bucket>.stride) else {
-            outOfMemory(count * MemoryLayout<Bucket>.stride)
-        }
+        let bytes = count * MemoryLayout<Bucket>.stride
+        guard let memory = unsafe bytes >= hugePageBytes ? map(bytes) : calloc(bytes, 1) else { outOfMemory(bytes) }
         return unsafe memory.bindMemory(to: Bucket.self, capacity: count)
+    }
+
+    private static func release(_ buckets: UnsafeMutablePointer<Bucket>, _ count: Int) {
+        let bytes = count * MemoryLayout<Bucket>.stride
+        // SAFETY: the array was made by `allocate` with the same count.
+        if bytes >= hugePageBytes { unsafe munmap(buckets, bytes) } else { unsafe free(buckets) }
+    }
+
+    private static let hugePageBytes = 2 << 20
+
+    /// Zeroes in huge pages, if the kernel gives them: every lookup touches another page of a large table, and all of
+    /// them are in use.
+    private static func map(_ bytes: Int) -> UnsafeMutableRawPointer? {
+        let (access, kind) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+        let made = unsafe mmap(nil, bytes + hugePageBytes, access, kind, -1, 0)
+        guard let made = unsafe made, unsafe made != MAP_FAILED else { return nil }
+        // SAFETY: what is cut off lies within the new mapping, on both sides of the aligned part.
+        let before = -Int(bitPattern: made) & (hugePageBytes - 1)
+        let start = unsafe made + before
+        if before > 0 { unsafe munmap(made, before) }
+        if before < hugePageBytes { unsafe munmap(start + bytes, hugePageBytes - before) }
+        _ = unsafe madvise(start, bytes, Int32(MADV_HUGEPAGE))
+        return unsafe start
     }
 
     /// Bytes of the bucket arrays.
@@ -86,6 +109,20 @@ struct EntryTable: ~Copyable {
             block = candidate.chain
         }
         return nil
+    }
+
+    /// Begins to fetch the bucket of `hash`.
+    @inline(__always)
+    func approachBucket(_ hash: UInt64) { unsafe cprefetch(slot(UInt32(truncatingIfNeeded: hash))) }
+
+    /// Begins to fetch the first block of the bucket of `hash`: its header, and key and value as far as they are short.
+    @inline(__always)
+    func approachBlock(_ hash: UInt64) {
+        guard let block = block(at: unsafe slot(UInt32(truncatingIfNeeded: hash)).pointee) else { return }
+        let start = unsafe UnsafeRawPointer(block.raw)
+        unsafe cprefetch(start)
+        unsafe cprefetch(start + 64)
+        unsafe cprefetch(start + 128)
     }
 
     /// When the entry with this hash was last used, in boot seconds; nil if there is none.
@@ -168,7 +205,7 @@ struct EntryTable: ~Copyable {
             left &-= 1
         }
         if moved > oldMask {
-            unsafe free(old)
+            unsafe Self.release(old, Int(oldMask) + 1)
             unsafe oldBuckets = nil
         }
     }

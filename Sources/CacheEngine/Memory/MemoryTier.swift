@@ -21,6 +21,7 @@ final class MemoryTier: Sendable {
     let clock: any TimeSource
     let events: EventLog
     let release: DeferredRelease
+    private let width: TierWidth
     /// Civil time minus boot time in ms, fixed when the cache was opened: a clock jump while it runs moves no deadline.
     let wallOffset: Int64
     private let valueMax: Atomic<Int>
@@ -31,9 +32,12 @@ final class MemoryTier: Sendable {
         let count = options.shards ?? Self.shardCount(options)
         invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
         let limits = Self.split(options, over: count)
-        let release = DeferredRelease()
+        let (release, width) = (DeferredRelease(), TierWidth())
         self.release = release
-        shards = (0..<count).map { _ in Guarded(Shard(limits: limits, release: release, seed: seed), rank: .shard) }
+        self.width = width
+        shards = (0..<count).map { _ in
+            Guarded(Shard(limits: limits, release: release, seed: seed, width: width), rank: .shard)
+        }
         unsafe references = .allocate(capacity: count)
         for (index, shard) in shards.enumerated() {
             unsafe (references + index).initialize(to: .passUnretained(shard))
@@ -110,6 +114,12 @@ final class MemoryTier: Sendable {
             }
         }
     }
+
+    /// Whether a shard has so many entries that table and entries are far larger than a processor's caches.
+    ///
+    /// Once true, it stays so.
+    @inline(__always)
+    var isWide: Bool { width.isWide.load(ordering: .relaxed) }
 
     // MARK: Hashing
 

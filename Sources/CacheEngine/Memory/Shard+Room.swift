@@ -23,11 +23,33 @@ extension Shard {
         let block = unsafe loose.copy(to: slot)
         unsafe garbage.add(piece: UnsafeMutableRawPointer(loose.raw))
         table.insert(block)
+        noteWidth()
         pushNewest(block)
         bytes &+= block.accountedBytes
         noteApart(block.apartBytes)
         evictToFit(sparing: block, now: now, garbage: &garbage, log: log)
         return block
+    }
+
+    /// A slot of `count` bytes, if nothing has to be given up for it.
+    @inline(__always)
+    mutating func spareSlot(_ count: Int) -> UnsafeMutableRawPointer? {
+        if isWasteful(adding: count) { return nil }
+        return unsafe heap.allocate(count)
+    }
+
+    /// Gives a slot of `spareSlot` back in which there is no entry.
+    mutating func giveBack(_ slot: UnsafeMutableRawPointer) {
+        unsafe heap.free(EntryBlock(raw: slot.bindMemory(to: EntryHeader.self, capacity: 1)))
+    }
+
+    /// Takes a block in that was made in a spare slot, has no value apart, and whose key is not present; makes room.
+    mutating func linkFilled(_ block: EntryBlock, now: Instant, garbage: inout Garbage, log: EventLog) {
+        table.insert(block)
+        noteWidth()
+        pushNewest(block)
+        bytes &+= block.accountedBytes
+        evictToFit(sparing: block, now: now, garbage: &garbage, log: log)
     }
 
     @inline(__always)

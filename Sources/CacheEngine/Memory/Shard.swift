@@ -8,11 +8,19 @@
 import Glibc
 import Hashing
 import Primitives
+import Synchronization
 
 /// Limits of one shard; nil is unlimited.
 struct ShardLimits: Sendable, Equatable {
     var bytes: Int?
     var entries: Int?
+}
+
+/// How large the memory tier has become; shared by its shards.
+final class TierWidth: Sendable {
+    /// Entries of a shard from which on the tier is wide: half a million in all.
+    static let entriesMin = 1 << 15
+    let isWide = Atomic<Bool>(false)
 }
 
 /// The state of one shard.
@@ -57,7 +65,10 @@ struct Shard: ~Copyable {
     /// Of the hash of keys.
     private let seed: UInt64
 
-    init(limits: ShardLimits, release: DeferredRelease, seed: UInt64 = 0) {
+    private let width: TierWidth
+
+    init(limits: ShardLimits, release: DeferredRelease, seed: UInt64 = 0, width: TierWidth = TierWidth()) {
+        self.width = width
         self.limits = limits
         self.release = release
         self.seed = seed
@@ -88,9 +99,20 @@ struct Shard: ~Copyable {
     mutating func bump(_ block: EntryBlock, now: Instant) {
         block.accessed = now.bootSeconds
         block.marks.insert(.fetched)
+        makeNewest(block)
+    }
+
+    /// Puts a linked block at the head of the list.
+    @inline(__always)
+    mutating func makeNewest(_ block: EntryBlock) {
         guard newest != block else { return }
         detach(block)
         pushNewest(block)
+    }
+
+    @inline(__always)
+    mutating func noteWidth() {
+        if table.count == TierWidth.entriesMin { width.isWide.store(true, ordering: .relaxed) }
     }
 
     @inline(__always)
@@ -100,6 +122,16 @@ struct Shard: ~Copyable {
         newest?.newer = block
         newest = block
         if oldest == nil { oldest = block }
+    }
+
+    /// Makes `block` the least recently used entry.
+    mutating func moveBehind(_ block: EntryBlock) {
+        guard oldest != block else { return }
+        detach(block)
+        block.newer = oldest
+        oldest?.older = block
+        oldest = block
+        if newest == nil { newest = block }
     }
 
     @inline(__always)

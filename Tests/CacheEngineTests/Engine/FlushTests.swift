@@ -156,6 +156,25 @@ import Testing
         try fixture.cache.checkDiskCounters()
     }
 
+    /// The overtaken store counts as having come before the flush; the other one came after it.
+    @Test func `a store that a flush overtook leaves alone what was stored after the flush`() throws {
+        let fixture = try EngineFixture()
+        let cache = fixture.cache
+        let box = Mailbox()
+        var draft = try cache.filledDraft("k", [UInt8](repeating: 7, count: 50_000))
+        #expect(cache.store(&draft, .set, now: fixture.clock.now()) == .unresolved(.valueFile))
+        cache.overcome(.valueFile, draft: &draft, waiter: box.waiter())
+        _ = box.next()
+        cache.flushAll(now: fixture.clock.now())
+        try cache.set([9], forKey: "k")
+        #expect(cache.finish(&draft, .set, box).storedID != nil)
+        #expect(cache.value(forKey: "k") == [9])
+        fixture.settle()
+        fixture.dropMemory()
+        #expect(cache.value(forKey: "k") == [9])
+        try cache.checkDiskCounters()
+    }
+
     @Test func `readers keep what they hold, and memory is given back later`() throws {
         let fixture = try EngineFixture()
         try fixture.cache.set([UInt8](repeating: 5, count: 10_000), forKey: "k")

@@ -1,0 +1,51 @@
+// The short form of `make sim`: some hundred seeds, the same trace from the same seed, and each seeded bug found.
+//
+// The simulation is a program of its own, because it takes the C library's file calls over. What it does is described
+// in docs/decisions/010-simulation.md.
+
+import Foundation
+import Testing
+
+@Suite("simulation")
+struct SimulationTests {
+    @Test("no seed is answered wrongly")
+    func seeds() throws {
+        let run = try simulate(["--seeds", "250", "--steps", "400"])
+        #expect(run.status == 0, "\(run.text)")
+    }
+
+    @Test("a seed gives the same trace in each process, whatever ran before")
+    func repeats() throws {
+        let many = try simulate(["--seed", "40", "--seeds", "12", "--steps", "300", "--hash"])
+        let one = try simulate(["--seed", "51", "--steps", "300", "--hash"])
+        let line = one.text.split(separator: "\n").first { $0.hasPrefix("seed 51 hash") }
+        let hash = try #require(line)
+        #expect(many.text.contains(hash), "\(many.text)")
+    }
+
+    /// The bug, and the seeds that find it.
+    static let bugs: [(String, Int)] = []
+
+    @Test("each seeded bug is found", arguments: bugs)
+    func finds(bug: String, seeds: Int) throws {
+        let run = try simulate(["--seeds", "\(seeds)", "--steps", "400", "--first"], bug: bug)
+        #expect(run.status == 1, "not found: \(run.text)")
+    }
+
+    private func simulate(_ arguments: [String], bug: String? = nil) throws -> (status: Int32, text: String) {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+            .appendingPathComponent("Simulation")
+        process.arguments = arguments
+        var environment = ProcessInfo.processInfo.environment
+        environment["CACHE_DAEMON_SEEDED_BUG"] = bug
+        process.environment = environment
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = output
+        try process.run()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return (process.terminationStatus, text)
+    }
+}
