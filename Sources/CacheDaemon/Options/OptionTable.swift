@@ -176,6 +176,7 @@ extension OptionSpec {
             "memory.warm_up_rate", flag: "warm-up-rate", .memory, .size(\.memory.warmUpRate, 64 << 10...1 << 40),
             "Bytes of entries that a warm-up brings back in a second.",
             "Each lookup counts as 1 KiB at least. It ends when memory is full to 80 %."),
+        .option(
             "memory.fit_cgroup", flag: "ignore-cgroup", .memory,
             .toggle(\.memory.fitsControlGroup, flagMeans: false), reloads: true,
             "Use all of `memory.limit` although the control group allows less.",
