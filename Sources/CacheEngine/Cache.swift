@@ -22,6 +22,7 @@ import Synchronization
 ///
 /// The operations in this file never block on the disk, for event loops. Programs that may block, or that are
 /// asynchronous, use those of `API/`.
+@safe
 public final class Cache: Sendable {
     /// What the cache was made with.
     public let options: CacheOptions
@@ -30,7 +31,7 @@ public final class Cache: Sendable {
     let memory: MemoryTier
     let disk: DiskTier?
     // SAFETY: `disk`, not counted: the request path takes it from here.
-    nonisolated(unsafe) let diskReference: Unmanaged<DiskTier>?
+    let diskReference: Unmanaged<DiskTier>?
     let generations: Generations
     let background: Background
     /// Nil: memory begins empty.

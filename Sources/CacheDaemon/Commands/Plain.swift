@@ -99,7 +99,7 @@ extension Session {
     @inline(__always)
     mutating func executePlain(_ input: UnsafeRawBufferPointer, _ turn: inout Turn) -> Int {
         // A proof belongs to the request at the front, which is executed again.
-        guard turn.isPlain, !isLimited, replies.isEmpty, proof == nil else { return 0 }
+        guard turn.isPlain, !isLimited, replies.isEmpty, proof == nil, stallBeforeNext(turn) == nil else { return 0 }
         return unsafe runPlain(input, &turn)
     }
 

@@ -148,8 +148,12 @@ import Testing
         #expect(!cache.isWide)
         let count = 2 * TierWidth.entriesMin
         for number in 0..<count {
-            let keys = ["\(number)", "\(number / 2)", "none"].map { Array($0.utf8) }
-            cache.approach(keys.map { cache.hash(of: $0.span) }.span)
+            var hashes: [KeyHash] = []
+            for key in ["\(number)", "\(number / 2)", "none"] {
+                let bytes = Array(key.utf8)
+                hashes.append(cache.hash(of: bytes.span))
+            }
+            cache.approach(hashes.span)
             try cache.set([1], forKey: "\(number)")
         }
         #expect(cache.isWide)
