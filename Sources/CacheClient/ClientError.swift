@@ -60,9 +60,9 @@ extension ClientError.Cause: CustomStringConvertible {
         case .encryption(let reason): "TLS: \(reason)"
         case .timedOut(let milliseconds): "no progress for \(milliseconds) ms"
         case .closed: "the connection is closed"
-        case .malformedReply(let reply): "malformed reply '\(reply)'"
-        case .refused(let line): "refused: \(line)"
-        case .badKey(let key): "bad key '\(key)'"
+        case .malformedReply(let reply): "malformed reply '\(reply.printable)'"
+        case .refused(let line): "refused: \(line.printable)"
+        case .badKey(let key): "bad key '\(key.printable)'"
         }
     }
 }

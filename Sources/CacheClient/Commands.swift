@@ -2,6 +2,8 @@
 // before they are sent; replies are checked word by word, since a client that guesses hides a broken server.
 // Source: doc/protocol.txt of memcached.
 
+import Primitives
+
 /// A value as a server gave it.
 public struct Value: Equatable, Sendable {
     /// The data block.
@@ -60,7 +62,7 @@ extension Connection {
         let line = try readLine(for: "version")
         try refuse(line, for: "version")
         guard line.hasPrefix("VERSION ") else { throw fail("version", .malformedReply(excerpt(line))) }
-        return String(line.dropFirst(8))
+        return line.dropFirst(8).printable
     }
 
     /// The server's statistics, or those of one of its groups such as `settings`.
@@ -77,15 +79,27 @@ extension Connection {
         return try readStatistics()
     }
 
+    /// Most lines of one group; `stats conns` has twelve for each connection.
+    private static let statisticsMax = 1_000_000
+
+    /// Reads to the end; the whole may last twelve times as long as one step without progress.
     private func readStatistics() throws(ClientError) -> Statistics {
         var lines: [(name: String, value: String)] = []
+        let end = SystemClock().now().advanced(byMilliseconds: Int64(clamping: timeouts.progressMilliseconds) * 12)
         while true {
             let line = try readLine(for: "stats")
+            // A server that goes on for ever must not take all memory, nor hold up who monitors it.
+            guard lines.count < Self.statisticsMax else {
+                throw fail("stats", .malformedReply("statistics without end"))
+            }
+            guard SystemClock().now() < end else {
+                throw fail("stats", .timedOut(milliseconds: timeouts.progressMilliseconds * 12))
+            }
             if line == "END" { return Statistics(lines) }
             try refuse(line, for: "stats")
             let words = line.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
             guard words.count >= 2, words[0] == "STAT" else { throw fail("stats", .malformedReply(excerpt(line))) }
-            lines.append((String(words[1]), words.count > 2 ? String(words[2]) : ""))
+            lines.append((words[1].printable, words.count > 2 ? words[2].printable : ""))
         }
     }
 

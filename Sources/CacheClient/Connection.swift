@@ -27,7 +27,7 @@ public final class Connection {
     /// With whom.
     public let address: ServerAddress
     private let socket: Socket
-    private let timeouts: Timeouts
+    let timeouts: Timeouts
     private var output = ByteBuffer()
     private var input = ByteBuffer()
     /// Bytes at the front of `input` that are known to hold no line end, so that long lines are searched once.

@@ -13,6 +13,7 @@ extension CacheOptions {
         memory.ageMax = settings.memory.idleMax?.milliseconds
         memory.valueBytesMax = min(settings.memory.valueBytesMax, settings.entryBytesMax, memoryBytes)
         entryBytesMax = settings.entryBytesMax
+        ownsProcessMemory = true
         defaultTTL = settings.timeToLive.standard?.milliseconds
         maximumTTL = settings.timeToLive.max?.milliseconds
         disk = settings.disk.isEnabled ? DiskOptions(settings.disk) : nil

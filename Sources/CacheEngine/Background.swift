@@ -94,7 +94,7 @@ final class Background: Sendable {
             if clock.now() >= due {
                 due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
                 trim(memory, &swept)
-                memory.release.giveBackHoles(limit: memory.limits.bytesMax)
+                memory.release.giveBackHoles(limit: memory.limits.bytesMax, isForced: options.ownsProcessMemory)
             }
         }
     }

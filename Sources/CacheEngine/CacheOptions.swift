@@ -16,6 +16,11 @@ public struct CacheOptions: Sendable {
     public var maximumTTL: Int64?
     /// How often the background thread looks for expired and idle entries in memory, in milliseconds.
     public var memoryTrimInterval: Int64 = 1000
+    /// Whether malloc is to give holes back whenever the process holds much more than the memory tier explains.
+    ///
+    /// For programs whose memory is mostly this cache's; others would pay for their own memory. Without it that is done
+    /// only while the tier holds megabytes of large values.
+    public var ownsProcessMemory = false
 
     /// The defaults: 64 MiB of memory and no disk tier.
     public init() {}

@@ -90,7 +90,7 @@ struct Listing {
     private func cell(_ field: String, _ row: Row) -> String {
         guard let value = row[field] else { return "" }
         switch field {
-        case "key": return Self.printable(Self.decoded(value))
+        case "key": return Self.decoded(value).printable
         case "took_us": return Double(value).map(Summary.microseconds) ?? value
         case "bytes": return Int(value).map { grouped($0) } ?? value
         case "per_second", "error": return Double(value).map { fixed($0, places: 1) } ?? value
@@ -155,15 +155,5 @@ struct Listing {
             }
         }
         return String(decoding: bytes, as: UTF8.self)
-    }
-
-    /// The same without what could move a terminal's cursor.
-    static func printable(_ text: String) -> String {
-        var shown = ""
-        for scalar in text.unicodeScalars {
-            let isControl = scalar.value < 32 || (127..<160).contains(scalar.value)
-            shown += isControl ? "\\x" + String(scalar.value, radix: 16) : String(scalar)
-        }
-        return shown
     }
 }

@@ -22,7 +22,7 @@ func listKeys(_ source: Source, _ settings: StatsSettings) -> Int32 {
             if line == "END" { break }
             guard let dumped = DumpedKey(line), dumped.key.hasPrefix(prefix) else { continue }
             found += 1
-            guard output.write(settings.json ? dumped.json : Listing.printable(dumped.key) + "\n") else { return 0 }
+            guard output.write(settings.json ? dumped.json : dumped.key.printable + "\n") else { return 0 }
             if found == settings.samples { break }
         }
     } catch {
@@ -74,7 +74,7 @@ func watchRequests(_ source: Source, _ settings: StatsSettings) -> Int32 {
             throw ClientError(operation: "watch", address: settings.address, cause: .refused(answer))
         }
         while shown != settings.samples {
-            guard StandardStream.output.write(try connection.readLine(for: "watch") + "\n") else { return 0 }
+            guard StandardStream.output.write(try connection.readLine(for: "watch").printable + "\n") else { return 0 }
             shown += 1
         }
         return EXIT_SUCCESS

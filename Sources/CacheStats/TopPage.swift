@@ -166,7 +166,7 @@ struct TopPage {
         guard let hot else { return [] }
         let keys = (1...max(1, count - 2)).compactMap { rank -> String? in
             guard let key = hot["\(rank):key"], let rate = hot.number("\(rank):per_second") else { return nil }
-            return Summary.rate(rate).aligned(to: 16) + "  " + Listing.printable(Listing.decoded(key))
+            return Summary.rate(rate).aligned(to: 16) + "  " + Listing.decoded(key).printable
         }
         return keys.isEmpty ? [] : ["", "Hot keys, requests per second"] + keys
     }

@@ -50,6 +50,41 @@ struct ConnectionTests {
             ])
     }
 
+    @Test("what a server says reaches no terminal as control characters")
+    func controlCharacters() throws {
+        let evil = "\u{1b}]0;x\u{7}\u{9b}2J"
+        let shown = "\\x1b]0;x\\x7\\x9b2J"
+        let server = try FakeServer(script: { line in
+            switch line {
+            case "stats": "STAT a\(evil) \(evil)\r\nEND\r\n"
+            case "version": "VERSION \(evil)\r\n"
+            case "get a": "SERVER_ERROR \(evil)\r\n"
+            default: "\(evil)\r\n"
+            }
+        })
+        defer { server.stop() }
+        let client = try Connection(to: server.address)
+        #expect(try client.stats().entries.map { [$0.name, $0.value] } == [["a" + shown, shown]])
+        #expect(try client.version() == shown)
+        for key in ["a", "b"] {
+            let error = #expect(throws: ClientError.self) { try client.get(key) }
+            #expect(error?.description.hasSuffix(key == "a" ? "refused: SERVER_ERROR \(shown)" : "'\(shown)'") == true)
+        }
+        #expect("tab\t, é and 日本 stay, \u{7f} not".printable == "tab\\x9, é and 日本 stay, \\x7f not")
+    }
+
+    @Test("statistics that do not end are given up", .timeLimit(.minutes(1)))
+    func endlessStatistics() throws {
+        let line = "STAT x 1\r\n"
+        let server = try FakeServer(script: { _ in String(repeating: line, count: 1_000_001) })
+        defer { server.stop() }
+        let client = try Connection(to: server.address)
+        let error = #expect(throws: ClientError.self) { try client.stats() }
+        #expect(
+            error?.cause == .malformedReply("statistics without end") || error?.cause == .timedOut(milliseconds: 60_000)
+        )
+    }
+
     @Test("a pipeline larger than all socket buffers does not deadlock", .timeLimit(.minutes(1)))
     func largePipeline() throws {
         let server = try FakeServer()

@@ -23,7 +23,7 @@ struct ListingTests {
     @Test("keys are decoded, and what moves a terminal's cursor is not printed")
     func keys() {
         #expect(Listing.decoded("a%20b%25%zz%4") == "a b%%zz%4")
-        #expect(Listing.printable(Listing.decoded("%1b[2J%c3%a9%c2%9b")) == "\\x1b[2Jé\\x9b")
+        #expect(Listing.decoded("%1b[2J%c3%a9%c2%9b").printable == "\\x1b[2Jé\\x9b")
         let hot = listing(.hot, "1:key a%20b\n1:per_second 12.345\n1:error 0.000\n2:key 7\n2:per_second 1\n2:error 1")
         #expect(hot.text.contains("a b  12.3"))
         #expect(

@@ -34,6 +34,7 @@ struct OptionsRefusalTests {
         (["--durability", "Always"], ["--durability: 'Always' is not none, process or always"]),
         (["--dir", ""], ["--dir: empty value"]),
         (["--dir", "a ;b"], ["--dir: contains ' ;' or begins or ends with a space"]),
+        (["-s", "; h4"], ["--unix: begins with ';', which would begin a comment"]),
         (["--dir", "a\nb"], ["--dir: contains a control character"]),
         (["-s", String(repeating: "p", count: 108)], ["--unix: longer than 107 bytes"]),
         (["-l", ""], ["--listen: '' names no host"]),

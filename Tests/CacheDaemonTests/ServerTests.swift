@@ -148,8 +148,15 @@ struct ServerTests {
         #expect(idle.ask("version\r\n").hasPrefix("VERSION"))
         slow.send(beginning)
         let value = String(repeating: "v", count: 20_000)
-        steady.send("set c 0 0 20000\r\n" + value.prefix(15_000))
-        #expect(eventually { idle.statistics()["bytes_read"].flatMap { Int($0) } ?? 0 > 15_000 })
+        let front = "set c 0 0 20000\r\n" + value.prefix(15_000)
+        steady.send(front)
+        // Every byte of both must have come before time goes on; each question adds its own.
+        var due = beginning.utf8.count + front.utf8.count + "version\r\n".utf8.count
+        #expect(
+            eventually {
+                due += "stats\r\n".utf8.count
+                return idle.statistics()["bytes_read"].flatMap { Int($0) } ?? 0 >= due
+            })
         clock.advance(Settings().requestTimeout.milliseconds + 2000)
         let rest = slow.readToEnd()
         #expect(rest == "" || rest == "SERVER_ERROR object too large for cache\r\n", "closed")

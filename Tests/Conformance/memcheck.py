@@ -12,7 +12,7 @@ from connection import Connection, store_request
 from encrypted import EncryptedConnection
 from report import Skipped, expect, expect_true
 
-STARTS = 120.0
+STARTS = 300.0
 
 
 def run(context):

@@ -204,6 +204,7 @@ struct OptionForm: Sendable {
         if text.isEmpty { throw ValueProblem("empty value") }
         if text.utf8.contains(where: { $0 < 32 || $0 == 127 }) { throw ValueProblem("contains a control character") }
         // What a file could not say, a flag must not say either: --print-config prints what was given.
+        if text.hasPrefix(";") { throw ValueProblem("begins with ';', which would begin a comment") }
         if text.contains(" ;") || text.hasPrefix(" ") || text.hasSuffix(" ") {
             throw ValueProblem("contains ' ;' or begins or ends with a space")
         }

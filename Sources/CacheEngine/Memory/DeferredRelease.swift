@@ -93,8 +93,8 @@ final class DeferredRelease: Sendable {
     ///
     /// For the background thread, once a second. What helps little is not tried again soon: the memory is a host
     /// program's then, or malloc has no whole pages.
-    func giveBackHoles(limit: Int?) {
-        guard let limit, taken.load(ordering: .relaxed) > Self.keptBytesMax else { return }
+    func giveBackHoles(limit: Int?, isForced: Bool) {
+        guard let limit, isForced || taken.load(ordering: .relaxed) > Self.keptBytesMax else { return }
         let left = patience.load(ordering: .relaxed)
         if left > 0 { return patience.store(left - 1, ordering: .relaxed) }
         let before = ownBytes()
