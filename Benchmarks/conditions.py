@@ -126,6 +126,27 @@ def size_shift(options, subjects):
     return report
 
 
+def number_of_entries(options, subjects):
+    """CPU time of a get of a random key, with more and more entries; memory only."""
+    counts = [10_000, 100_000] if options.short else [10_000, 100_000, 1_000_000, 10_000_000]
+    subject = next(s for s in subjects if s.kind != "disk" and s is not subjects[0])
+    print(f"\nentries: get of a random key, 100 B, pipeline 16, {subject.name}\n"
+          f"  {'entries':>12}{'CPU us/op':>11}{'ratio':>7}")
+    report = []
+    for count in counts:
+        with Server(subject, options.server_cores, memory_mib=4096) as server:
+            load = ["--keys", str(count), "--ratio", "0:1", "--value-size", "100", "--seed", str(options.seed)]
+            cache_bench(options, server, [*load, "--pipeline", "100", "--warm", "--operations", "0"])
+            load += ["--pipeline", "16", "--connections", str(options.connections), "--seconds"]
+            cache_bench(options, server, [*load, "0.5"])
+            before = server.cpu_seconds()
+            result = cache_bench(options, server, [*load, str(options.seconds)])["load"]
+            cost = figures(result, server.cpu_seconds() - before)["cpu_us"]
+        report.append({"entries": count, "cpu_us": cost})
+        print(f"  {count:12,}{cost:11.2f}{cost / report[0]['cpu_us']:7.2f}", flush=True)
+    return report
+
+
 # How long each takes, roughly.
-SECONDS = {"idle": 30, "steady": 70, "shift": 75}
-CONDITIONS = {"idle": idle_connections, "steady": disk_at_work, "shift": size_shift}
+SECONDS = {"idle": 30, "steady": 70, "shift": 75, "entries": 60}
+CONDITIONS = {"entries": number_of_entries, "idle": idle_connections, "steady": disk_at_work, "shift": size_shift}

@@ -8,13 +8,12 @@ import tempfile
 from servers import ROOT, pinned
 
 
-def run_program(command, output=None):
-    """Runs a program that prints its own lines; what it wrote to its JSON file, or nothing if it failed."""
+def run_program(command, output):
+    """Runs a program that prints its own lines; what it wrote to its JSON file, which may be less than all."""
     done = subprocess.run(command, check=False)
     if done.returncode != 0:
-        print(f"  {os.path.basename(command[0])} failed with exit code {done.returncode}: row left out", flush=True)
-        return {}
-    if output is None:
+        print(f"  {os.path.basename(command[0])} failed with exit code {done.returncode}", flush=True)
+    if not os.path.exists(output):
         return {}
     with open(output) as file:
         return json.load(file)
@@ -40,12 +39,16 @@ class DiskRows:
 class EngineRows:
     """The engine beside a locked dictionary and NSCache, or what a get costs by the number of entries."""
 
-    def __init__(self, mode, seconds, arguments=()):
-        self.mode, self.seconds, self.arguments = mode, seconds, list(arguments)
+    def __init__(self, mode, seconds):
+        self.mode, self.seconds = mode, seconds
 
     def run(self, options):
         """The figures that `engine-bench` prints."""
-        command = pinned(options.all_cores, [os.path.join(options.build, "engine-bench"), self.mode, *self.arguments])
+        program = os.path.join(options.build, "engine-bench")
+        if not os.access(program, os.X_OK):
+            print(f"\n{program} is not built: row left out", flush=True)
+            return {}
+        command = pinned(options.all_cores, [program, self.mode])
         if options.short:
             command += ["--entries", "100000"]
         print(f"\nengine-bench {self.mode}", flush=True)

@@ -75,6 +75,11 @@ def threads_text(report):
 def conditions_text(report):
     """Idle connections, the disk tier at work, changing sizes."""
     known, text = report["conditions"], ""
+    if known.get("entries"):
+        first = known["entries"][0]["cpu_us"]
+        rows = [[f"{line['entries']:,}", f"{line['cpu_us']:.2f}", f"{line['cpu_us'] / first:.2f}"]
+                for line in known["entries"]]
+        text += "## Number of entries\n\n" + table(["entries", "CPU us/op", "ratio"], rows) + "\n"
     if known.get("idle"):
         rows = [[name, f"{line['bytes_each']:.0f}", f"{line['p99_us_without']:.0f}", f"{line['p99_us_with']:.0f}"]
                 for name, line in known["idle"].items()]

@@ -41,7 +41,7 @@ ROWS = [
 SHAPES = [
     Workload("overwrite", "set 100 B over set, pipeline 16", 100_000, "--ratio 1:0 --value-size 100 --pipeline 16"),
     Workload("evict", "set 100 B, ten times more than fits, pipeline 16", 4_000_000,
-             "--ratio 1:0 --value-size 100 --pipeline 16", memory_mib=64, evicts=True),
+             "--ratio 1:0 --value-size 100 --pipeline 16", memory_mib=64, evicts=True, warms=False),
     Workload("one", "get/set 10:1, 100 B, pipeline 1, 1 connection", 100_000,
              "--ratio 1:10 --value-size 100 --pipeline 1", connections=1),
     Workload("thousand", "get/set 10:1, 100 B, pipeline 1, 1,000 connections", 100_000,
@@ -65,12 +65,12 @@ PROFILES = [
              "--ratio 1:9 --value-size llm --distribution zipf:0.7 --key-size 66", evicts=True),
 ]
 
-ALL = ROWS + [replace(workload, share=2 / 3) for workload in SHAPES + PROFILES]
+ALL = ROWS + [replace(workload, share=1 / 2) for workload in SHAPES + PROFILES]
 GROUPS = {"rows": ROWS, "shapes": SHAPES, "profiles": PROFILES}
 
 
 def seconds_of(workload, options, subjects):
     """How long a workload takes, roughly: start and stop, filling, and two loads."""
-    keys = workload.keys // 10 if options.short else workload.keys
+    keys = (workload.keys // 10 if options.short else workload.keys) if workload.warms else 0
     load = options.seconds * workload.share
     return subjects * options.rounds * (1 + keys / 400_000 + min(load, 1) + load)

@@ -16,6 +16,15 @@ static inline int csqlite_bind_borrowed(sqlite3_stmt *statement, int index, cons
     return sqlite3_bind_blob64(statement, index, bytes, count, SQLITE_STATIC);
 }
 
+// The frames of the write-ahead log after each commit: only a hook is told.
+static inline int csqlite_note_frames(void *frames, sqlite3 *db, const char *name, int count) {
+    (void)db;
+    (void)name;
+    *(int *)frames = count;
+    return SQLITE_OK;
+}
+static inline void csqlite_watch_log(sqlite3 *db, int *frames) { sqlite3_wal_hook(db, csqlite_note_frames, frames); }
+
 // Swift would need four nested pointers for this: the errno of the last failed call on the write-ahead log. A failed
 // COMMIT does not set sqlite3_system_errno (SQLite 3.40).
 static inline int csqlite_wal_errno(sqlite3 *db) {

@@ -108,6 +108,11 @@ extension Cache {
             // SAFETY: the pin keeps the block, whose key and value do not change; the key is copied.
             let made = DraftFile(
                 generation: generations.next(), hash: hash, key: unsafe Array(entry.block.key), block: nil, disk: disk)
+            let waiter = box.waiter()
+            // With room or without: then the file is refused.
+            if !disk.hasRoom(for: made, valueBytes: entry.valueBytes, .run { _ in waiter.complete(.retry) }) {
+                _ = box.next()
+            }
             unsafe disk.write(entry.value, to: made)
             guard made.finished != nil else { return }
             file = made

@@ -46,7 +46,10 @@ extension Cache {
         guard let stub = EntryBlock.make(key: key, extended: extended, storedValueBytes: bytes, hash: hash) else {
             return nil
         }
-        disk.policy.charge(valueBytes, now: clock.now())
+        let now = clock.now()
+        disk.policy.charge(valueBytes, now: now)
+        // Before the number is drawn: a flush that is due by now must not take along what comes after it.
+        performDueFlush(now)
         let generation = generations.next()
         stub.turnIntoStub(valueBytes: valueBytes, file: FileReference(generation: generation, sum: 0))
         stub.flags = flags

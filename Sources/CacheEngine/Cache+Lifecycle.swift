@@ -41,7 +41,7 @@ extension Cache {
         let memory = MemoryTier(options.memory, seed: start.directory.hashSeed, clock: clock, events: events)
         let disk = DiskTier(start, options: diskOptions, memory: memory, onState: onDiskState)
         if disk.policy.demotes { memory.setDemoter(Demoter(disk), seenSlots: disk.policy.seenSlots) }
-        let flush = start.replay(disk.journal, into: memory)
+        let flush = start.replay(disk.journal, into: memory, disk.space)
         disk.setFlushGeneration(flush.generation)
         let cache = Cache(
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,

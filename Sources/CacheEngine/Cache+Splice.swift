@@ -160,6 +160,16 @@ final class SpliceRequest: Sendable {
         self.keepsValue = keepsValue
     }
 
+    /// Bytes of the joined value.
+    var valueBytes: Int {
+        let added =
+            switch addition {
+            case .bytes(let bytes): bytes.count
+            case .upload(_, let metadata): metadata.valueBytes
+            }
+        return (baseMetadata?.valueBytes ?? value.valueBytes) + added
+    }
+
     func waking(_ waiter: Waiter) -> SpliceRequest {
         self.waiter.withLock { $0 = waiter }
         return self
@@ -170,7 +180,7 @@ final class SpliceRequest: Sendable {
     /// Runs on a disk thread.
     func run(_ reader: DiskReader, _ disk: DiskTier) {
         do throws(ValueFileError) {
-            var writer = try disk.createFile(file)
+            var writer = try disk.createFile(file, valueBytes: valueBytes)
             if !isAppend { try appendAddition(to: &writer, reader) }
             try appendBase(to: &writer, reader)
             if isAppend { try appendAddition(to: &writer, reader) }

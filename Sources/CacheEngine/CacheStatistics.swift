@@ -101,6 +101,10 @@ public struct DiskStatistics: Sendable, Equatable {
     public var notAdmittedByBudget = 0
     /// The same, because the journal or the way to it was full.
     public var notAdmittedForRoom = 0
+    /// Values that waited for room for their file within the limit.
+    public var fileWaits = 0
+    /// Values whose file was not written, because the limit had no room for it in time.
+    public var fileRefusals = 0
     /// Access times brought to the index, so that trims know what was used.
     public var recencyWrites = 0
     /// Bytes handed to the file system: journal, index, log and value files.
@@ -222,6 +226,8 @@ extension DiskTier {
         statistics.notAdmittedByPolicy = admission.notAdmittedByPolicy
         statistics.notAdmittedByBudget = admission.notAdmittedByBudget
         statistics.notAdmittedForRoom = admission.notAdmittedForRoom
+        statistics.fileWaits = counters[.fileWaits]
+        statistics.fileRefusals = counters[.fileRefusals]
         statistics.recencyWrites = counters[.recencyWrites]
         statistics.deviceBytes = counters[.deviceBytes] + journal.appendedBytes
         return statistics

@@ -15,6 +15,8 @@ public final class Connection {
 
     // SAFETY: closed once, in deinit; never leaves this module.
     private let raw: OpaquePointer
+    // SAFETY: allocated once, freed after the hook that writes there was taken off.
+    private let frames: UnsafeMutablePointer<Int32>
     /// The path that the connection was opened with.
     public let path: String
 
@@ -23,6 +25,8 @@ public final class Connection {
     /// - Throws: SQLITE_CANTOPEN and so on. SQLite reads the file only later, with the first statement.
     public init(path: String, access: Access) throws(SQLiteError) {
         self.path = path
+        unsafe frames = .allocate(capacity: 1)
+        unsafe frames.initialize(to: 0)
         let mode =
             switch access {
             case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
@@ -36,6 +40,7 @@ public final class Connection {
         guard code == SQLITE_OK, let handle = unsafe handle else {
             let error = unsafe lastFailure(of: handle, operation: "open \(path)", code)
             unsafe sqlite3_close_v2(handle)
+            unsafe frames.deallocate()
             throw error
         }
         unsafe raw = handle
@@ -44,8 +49,21 @@ public final class Connection {
     deinit {
         // A statement that outlives its connection keeps it alive as a zombie (close_v2): safe, but a mistake.
         assert(busyStatements == 0, "a busy statement at close of \(path)")
+        unsafe sqlite3_wal_hook(raw, nil, nil)
         unsafe sqlite3_close_v2(raw)
+        unsafe frames.deallocate()
     }
+
+    /// Counts the frames of the write-ahead log from now on.
+    ///
+    /// After `PRAGMA wal_autocheckpoint`, which takes the same hook. See sqlite.org/c3ref/wal_hook.html.
+    public func watchLog() { unsafe csqlite_watch_log(raw, frames) }
+
+    /// Frames in use of the write-ahead log after the last commit of this connection; 0 before the first.
+    public var logFrames: Int { unsafe Int(frames.pointee) }
+
+    /// All frames were copied into the database: the next commit begins the log anew.
+    public func forgetLog() { unsafe frames.pointee = 0 }
 
     /// Prepares `sql` for many runs.
     ///

@@ -42,6 +42,7 @@ struct ConformanceTests {
             ["crash", "--kills", "25"],
             ["crash", "--kills", "10", "--warm-up"],
             ["crash-checked"],
+            ["churn"],
         ])
     func suite(arguments: [String]) throws {
         try expectPassing(arguments)

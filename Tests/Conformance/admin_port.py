@@ -1,9 +1,10 @@
 """The admin port with the programs that it is for: Prometheus' own client library, promtool and server, and Chromium.
 
 Each of them is skipped, with a line that says so, where it is not installed. With $DASHBOARD_SHOTS set to a folder, the
-screenshots of the dashboard are kept there.
+screenshots of the dashboard are kept there; those in the documents are taken by Scripts/dashboard-shots.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -36,6 +37,8 @@ def run(context):
     if not context.daemon_path:
         report.line("skip admin: no daemon")
         return
+    with report.case("the pictures in the documents are of this page"):
+        check_documented()
     port = server.free_port()
     options = ["--admin", f"127.0.0.1:{port}", "--log-slow", "1ms"]
     with server.Daemon(context.daemon_path, memory="4MiB", options=options) as daemon:
@@ -188,6 +191,24 @@ def check_picture(path, scheme):
     done = subprocess.run([python, "-c", script, path], capture_output=True, text=True, timeout=60)
     grey = int(done.stdout or -1)
     expect_true(0 <= grey < 60 if scheme == "dark" else grey > 200, f"the ground is {grey} of 255")
+
+
+def page_sum():
+    """The sum of the page's sources."""
+    total = hashlib.sha256()
+    for name in ("dashboard.html", "dashboard.css", "dashboard.js"):
+        with open(os.path.join(server.ROOT, "web", name), "rb") as file:
+            total.update(file.read())
+    return total.hexdigest()
+
+
+def check_documented():
+    """The pictures in the documents are of this page: Scripts/dashboard-shots leaves the page's sum in them."""
+    for scheme in ("light", "dark"):
+        with open(os.path.join(server.ROOT, "docs", "images", f"dashboard-{scheme}.png"), "rb") as file:
+            found = re.search(rb"tEXtPage\0([0-9a-f]{64})", file.read())
+        expect_true(found and found.group(1).decode() == page_sum(),
+                    f"the page has changed since the {scheme} picture was taken: run Scripts/dashboard-shots")
 
 
 def needed(program, package):

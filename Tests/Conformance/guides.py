@@ -19,6 +19,8 @@ import clients_more
 import server
 from report import Skipped, expect, expect_true
 
+# Not there while nothing went wrong.
+NOT_STATISTICS = {"disk_last_error"}
 GUIDES = os.path.join(server.ROOT, "docs", "guides")
 CONTRIB = os.path.join(server.ROOT, "contrib")
 NGINX_MODULE = "/usr/lib/nginx/modules/ngx_http_memc_module.so"
@@ -111,6 +113,11 @@ def run(context):
                 ("django", django), ("php", php), ("nginx", nginx), ("wordpress", wordpress)):
             with report.case(f"{name}: the snippet of its guide works, across a restart of the daemon"):
                 check(daemon)
+    with report.case("kubernetes: the manifests are well-formed, the daemon takes their arguments, the probes exist"):
+        kubernetes(context)
+    with report.case("every statistic and option that a guide names exists"):
+        with server.Daemon(context.daemon_path) as daemon:
+            names(daemon)
     with report.case("alert rules and Grafana panels use metrics that exist, and are well-formed"):
         contributed()
 
@@ -165,6 +172,57 @@ def php(daemon):
         expect(visit(), "3", "the visit after the restart")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+LOAD_YAML = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))"
+
+
+def kubernetes(context):
+    with open(os.path.join(GUIDES, "kubernetes.md"), encoding="utf-8") as file:
+        text = re.search(r"```yaml\n(.*?)```", file.read(), re.DOTALL).group(1)
+    python = clients_more.environment(["pyyaml"], "yaml")
+    done = subprocess.run([python, "-c", LOAD_YAML], input=text, capture_output=True, text=True, timeout=60)
+    expect(done.returncode, 0, done.stderr[-300:])
+    stateful, service = json.loads(done.stdout)
+    pod = stateful["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    expect((stateful["kind"], service["kind"], service["spec"]["selector"]),
+           ("StatefulSet", "Service", pod["metadata"]["labels"]), "kinds and labels")
+    with open(os.path.join(server.ROOT, "Dockerfile"), encoding="utf-8") as file:
+        image = file.read()
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", image, re.MULTILINE).group(1))
+    exposed = set(re.search(r"^EXPOSE (.*)$", image, re.MULTILINE).group(1).split())
+    expect({str(port["containerPort"]) for port in container["ports"]}, exposed, "ports of manifest and image")
+    mount = container["volumeMounts"][0]["mountPath"]
+    expect_true(f"VOLUME {mount}\n" in image, f"the image has no volume {mount}")
+    arguments = [*entry[1:], *container["args"]]
+    done = subprocess.run([context.daemon_path, "--check-config", *arguments], capture_output=True, text=True,
+                          env={"CACHE_DIRECTORY": mount}, timeout=30)
+    expect(done.returncode, 0, done.stderr)
+    port = server.free_port()
+    with server.Daemon(context.daemon_path, options=["--admin", f"127.0.0.1:{port}"]):
+        for probe in ("readinessProbe", "livenessProbe"):
+            path = container[probe]["httpGet"]["path"]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                expect(answer.status, 200, path)
+
+
+def names(daemon):
+    """Words in backticks that look like a statistic or an option of ours are one."""
+    with daemon.connect() as client:
+        known = {name.decode() for group in (b"", b"settings", b"options") for name in client.stats(group)}
+    with open(os.path.join(server.ROOT, "docs", "METRICS.md"), encoding="utf-8") as file:
+        known |= set(re.findall(r"^\| `(\w+)` \|", file.read(), re.MULTILINE))
+    seen = set()
+    for guide in sorted(os.listdir(GUIDES)):
+        with open(os.path.join(GUIDES, guide), encoding="utf-8") as file:
+            text = re.sub(r"```.*?```", "", file.read(), flags=re.DOTALL)
+        for word in re.findall(r"`([a-z]+(?:[._][a-z_]+)+)`", text):
+            if word in known or re.match(r"(memory|disk|ttl|log|auth|tls)\.|(disk|memory|curr|get|cmd)_", word):
+                seen.add((guide, word))
+    expect_true(len(seen) > 15, f"names in the guides: {len(seen)}")
+    wrong = {(guide, word) for guide, word in seen if word not in known and word not in NOT_STATISTICS}
+    expect(wrong, set(), "names that do not exist")
 
 
 def wordpress(daemon):

@@ -35,6 +35,8 @@ ROOT = os.path.join(server.ROOT, ".build", "package-root")
 def run(context):
     report = context.report
     report.suite = "package"
+    with report.case("make install PREFIX= puts programs and units in place, and the unit names the programs there"):
+        check_install()
     found = sorted(glob.glob(os.path.join(server.ROOT, ".build", "cache-daemon_*.deb")))
     if not found:
         report.line("skip package: none is built; make deb")
@@ -55,6 +57,24 @@ def output(*command, **options):
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, **options)
     expect_true(done.returncode == 0, f"{' '.join(command[:4])}: {done.stdout[-300:]}{done.stderr[-500:]}")
     return done.stdout
+
+
+def check_install():
+    """`make install` of what is built; -o keeps it from building again."""
+    if not os.access(os.path.join(server.ROOT, ".build", "release", "cache-bench"), os.X_OK):
+        raise Skipped("there is no release build")
+    home = tempfile.mkdtemp(prefix="installed-")
+    try:
+        output("make", "-o", "build", "install", "PREFIX=/opt/cache", f"DESTDIR={home}", cwd=server.ROOT)
+        for program in ("cache-daemon", "cache-stats", "cache-bench"):
+            expect_true(program in output(f"{home}/opt/cache/bin/{program}", "--version"), program)
+        with open(f"{home}/opt/cache/lib/systemd/system/cache-daemon.service", encoding="utf-8") as file:
+            unit = file.read()
+        expect(re.findall(r"^ExecStart=(\S+)", unit, re.MULTILINE), ["/opt/cache/bin/cache-daemon"], "ExecStart")
+        for name in ("lib/systemd/system/cache-daemon.socket", "share/doc/cache-daemon/cache-daemon.conf"):
+            expect_true(os.path.exists(f"{home}/opt/cache/{name}"), name)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def check_contents(package):
@@ -171,7 +191,8 @@ def run_container(home, user, command, probe, ports):
     try:
         wait_for(int(ports["11211"]), process)
         words = [*probe[:1], f"127.0.0.1:{ports['11211']}", *probe[1:]]
-        expect_true(output("unshare", "--mount", "sh", "-c", script + shlex.join(words)).startswith("CACHE OK"), "probe")
+        answer = output("unshare", "--mount", "sh", "-c", script + shlex.join(words))
+        expect_true(answer.startswith("CACHE OK"), f"the probe: {answer}")
         with socket.create_connection(("127.0.0.1", int(ports["11212"])), 5) as client:
             client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
             expect_true(b" 200 " in client.recv(1000), "the admin port")

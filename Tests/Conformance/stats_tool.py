@@ -157,6 +157,7 @@ class Tool:
         expect(process.wait(10), 0, "the exit status")
         rest = read_for(master, 0.2)
         expect_true(text.startswith("\x1b[?1049h") and "Hit ratio" in text and "Latency" in text, text[:500])
+        check_sample(text)
         frame = small.split("\x1b[H")[1]
         expect_true("Hot keys" not in frame and frame.count("\r\n") <= 5, f"a small window: {frame!r}")
         expect_true(rest.endswith("\x1b[?25h\x1b[?1049l"), f"the end: {rest[-40:]!r}")
@@ -181,6 +182,15 @@ class Tool:
         for what, text in (("man", ".SH NAME"), ("bash", "complete -F"), ("zsh", "#compdef"), ("fish", "complete -c")):
             expect_true(text in self.run("--generate", what).stdout, what)
         expect(self.run("--generate", "poem").returncode, 64, "the exit status for an unknown text")
+
+
+def check_sample(screen):
+    """What docs/OPERATIONS.md shows of `top` is what it shows: every label of the sample is on the screen."""
+    with open(os.path.join(server.ROOT, "docs", "OPERATIONS.md"), encoding="utf-8") as file:
+        sample = re.search(r"`top` looks like this:\n\n```\n(.*?)```", file.read(), re.DOTALL).group(1)
+    labels = {label.strip() for label in re.findall(r"^([A-Z][A-Za-z ,]+?)(?=  |$)", sample, re.MULTILINE)}
+    expect_true(len(labels) >= 10, f"labels of the sample: {labels}")
+    expect({label for label in labels if label not in screen}, set(), f"labels that {screen[:300]!r} lacks")
 
 
 def read_until(master, text, seconds=10.0):

@@ -74,6 +74,7 @@ struct Plan {
         powerCuts = random.isOne(in: 2)
         // Each seed starves somebody else.
         weights = StepKind.allCases.map { $0.weight * [1, 2, 4, 8][random.below(4)] }
+        if faults != .none { favourFaults() }
         options.memory.shards = 1 << random.below(2)
         options.memory.bytesMax = [24 << 10, 64 << 10, 256 << 10, 1 << 20][random.below(4)]
         options.entryBytesMax = 300 << 10
@@ -85,10 +86,20 @@ struct Plan {
         options.disk = disk(directory, &random)
     }
 
+    /// Gives faults the time and the occasions that they need.
+    private mutating func favourFaults() {
+        kills = max(kills, 8)
+        stops = max(stops, 4)
+        weights = zip(StepKind.allCases, weights).map { kind, weight in
+            kind == .period || kind == .fault || kind == .end ? weight * 3 : weight
+        }
+    }
+
     private mutating func disk(_ directory: String, _ random: inout SeededRandom) -> DiskOptions {
         var disk = DiskOptions(directory: directory)
         disk.bytesMax = 64 << 20
         disk.journalBytes = [32 << 10, 64 << 10, 256 << 10, 1 << 20][random.below(4)]
+        if faults == .room { disk.journalBytes = 32 << 10 }
         disk.inlineBytesMax = [200, 2000, 20 << 10][random.below(3)]
         disk.readers = 1 + random.below(2)
         disk.trimInterval = [50, 1000, 10_000][random.below(3)]

@@ -60,12 +60,12 @@ extension Run {
         let key = keys[random.below(keys.count)]
         let isNumber = key.name.hasPrefix("n")
         switch random.below(100) {
-        case 0..<40: askGet(client)
-        case 40..<62: askStore(client, key, isNumber)
-        case 62..<70: askDelete(client, key)
-        case 70..<76 where isNumber: askIncrement(client, key)
-        case 70..<76: askJoin(client, key)
-        case 76..<82: askTouch(client, key)
+        case 0..<38: askGet(client)
+        case 38..<59: askStore(client, key, isNumber)
+        case 59..<67: askDelete(client, key)
+        case 67..<73 where isNumber: askIncrement(client, key)
+        case 67..<73: askJoin(client, key)
+        case 73..<82: askTouch(client, key)
         case 82..<90: askConditional(client, key, isNumber)
         case 90..<92: askFlush(client)
         default: askStore(client, key, isNumber)
@@ -146,7 +146,7 @@ extension Run {
     }
 
     /// Seconds to live; 0: for ever.
-    private func ttl() -> Int { random.isOne(in: 3) ? 1 + random.below(20) : 0 }
+    private func ttl() -> Int { random.isOne(in: 3) ? 1 + random.below(random.isOne(in: 2) ? 4 : 20) : 0 }
 
     private func addWrite(
         _ request: AskedRequest, _ key: KeyModel, _ what: String, _ content: [UInt8]?, flags: UInt32 = 0,

@@ -71,7 +71,8 @@ extension Run {
         case .room:
             sim_set_room(Self.roomBytes, Self.roomFiles)
             failures = (0, 0)
-            switch random.below(5) {
+            switch random.below(6) {
+            case 5: sim_set_room(Self.roomBytes, sim_used_files())
             case 0: sim_set_room(sim_used_bytes() + Int64(random.below(30_000)), Self.roomFiles)
             case 1: sim_set_room(Self.roomBytes, sim_used_files())
             case 2: failures = ([60, 256][random.below(2)], random.isOne(in: 2) ? ENOSPC : EDQUOT)

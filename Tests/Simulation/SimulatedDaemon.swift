@@ -117,9 +117,20 @@ final class SimulatedDaemon {
             writer?.index?.close()
             writer?.index = nil
             disk.directory.release()
-            disk.inbox.withLock { $0 = DiskTier.Inbox() }
+            _ = disk.inbox.withLock { inbox in
+                let waiting = inbox
+                inbox = DiskTier.Inbox()
+                return waiting
+            }
         }
-        for shard in cache.memory.shards { shard.withLock { $0.flights = [:] } }
+        // What waiters hold is let go of outside the locks, which it may want itself.
+        for shard in cache.memory.shards {
+            _ = shard.withLock { shard in
+                let flights = shard.flights
+                shard.flights = [:]
+                return flights
+            }
+        }
         release()
     }
 }

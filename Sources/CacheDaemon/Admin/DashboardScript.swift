@@ -258,8 +258,9 @@ enum DashboardScript {
           disk.textContent = stats.disk ? "disk " + stats.disk.state : "no disk tier";
           disk.className = "badge " + (!stats.disk ? "" : stats.disk.state === "ok" ? "good" : "bad");
           const error = stats.disk && stats.disk.last_error ? " · last error: " + stats.disk.last_error : "";
+          const work = (stats.work || []).map(words => " · " + words).join("");
           document.getElementById("about").textContent =
-            "version " + stats.version + " · up " + span(stats.uptime_seconds) + error;
+            "version " + stats.version + " · up " + span(stats.uptime_seconds) + work + error;
         }
 
         // ---- The clock --------------------

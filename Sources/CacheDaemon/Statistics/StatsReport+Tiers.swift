@@ -57,6 +57,8 @@ extension StatsReport {
         reply.appendStatistic("disk_not_admitted_policy", UInt64(disk.notAdmittedByPolicy))
         reply.appendStatistic("disk_not_admitted_budget", UInt64(disk.notAdmittedByBudget))
         reply.appendStatistic("disk_not_admitted_room", UInt64(disk.notAdmittedForRoom))
+        reply.appendStatistic("disk_file_waits", UInt64(disk.fileWaits))
+        reply.appendStatistic("disk_file_refusals", UInt64(disk.fileRefusals))
         reply.appendStatistic("disk_recency_writes", UInt64(disk.recencyWrites))
         reply.appendStatistic("disk_device_bytes", UInt64(disk.deviceBytes))
         reply.appendStatistic("disk_quarantines", UInt64(disk.quarantines))
@@ -122,6 +124,8 @@ extension CacheStatistics {
             rest.disk?.notAdmittedByPolicy = disk.notAdmittedByPolicy - before.notAdmittedByPolicy
             rest.disk?.notAdmittedByBudget = disk.notAdmittedByBudget - before.notAdmittedByBudget
             rest.disk?.notAdmittedForRoom = disk.notAdmittedForRoom - before.notAdmittedForRoom
+            rest.disk?.fileWaits = disk.fileWaits - before.fileWaits
+            rest.disk?.fileRefusals = disk.fileRefusals - before.fileRefusals
             rest.disk?.recencyWrites = disk.recencyWrites - before.recencyWrites
             rest.disk?.deviceBytes = disk.deviceBytes - before.deviceBytes
         }

@@ -35,13 +35,15 @@ final class DiskIndex {
     private var committed: IndexState
     private var isInTransaction = false
     private var failedCommit = false
+    /// Seconds by which a row's access time may stay behind when the row is overwritten.
+    var accessSlack: Int64 = 0
     /// A count of all rows under way, because the totals are in doubt.
     var counting: Recounting?
     var lastPageCount = 0
     var lastFreePages = 0
-    /// Bytes written to log and database that `takeWrittenBytes` has not told yet, and the log's size when last seen.
+    /// Bytes written to log and database that `takeWrittenBytes` has not told yet, and the log's frames when last seen.
     var writtenBytes = 0
-    var lastWALBytes = 0
+    var lastLogFrames = 0
     let pageSize: Int
 
     /// Opens the index of `directory`, making it if there is none.

@@ -91,6 +91,7 @@ enum DiskIndexOpening {
             PRAGMA secure_delete = OFF;
             PRAGMA cache_size = -\(max(options.cacheBytes / 1024, 64));
             """)
+        connection.watchLog()
     }
 
     private static func check(_ connection: Connection, _ directory: StoreDirectory) throws(SQLiteError) -> IndexState {

@@ -2,8 +2,8 @@
 //
 // The totals are kept by adding what a row holds when it is put and taking that away when it is deleted. A row whose
 // sizes were damaged takes away something else, and the totals would be wrong for ever. The walk goes by row id,
-// between the writer's batches: what is put meanwhile has a higher id than all rows and is met later, what is deleted
-// behind the walk is taken out of its count. Disk writer thread only.
+// between the writer's batches: a new row has a higher id than all others and is met later, what is deleted or
+// replaced behind the walk is set right in its count. Disk writer thread only.
 
 import SQLite
 
@@ -12,6 +12,13 @@ struct Recounting {
     /// Rows up to this id are in `totals`.
     fileprivate var cursor: Int64 = 0
     fileprivate var totals = DiskTotals()
+
+    /// A row was given other sizes.
+    mutating func replace(_ row: PresentRow, valueBytes: Int, fileBytes: Int) {
+        guard row.rowID <= cursor else { return }
+        totals.add(valueBytes: row.valueBytes, fileBytes: row.fileBytes, sign: -1)
+        totals.add(valueBytes: valueBytes, fileBytes: fileBytes, sign: 1)
+    }
 
     /// A row was deleted.
     ///

@@ -1,7 +1,7 @@
 // The index's tables, and the row that says how far it got.
 //
 // The narrow columns come first: a trim reads a row's head and never its key or value. Row ids grow with each put, so
-// puts append. The schema's text is compared at open byte for byte: what differs is damaged or not ours.
+// new keys append. The schema's text is compared at open byte for byte: what differs is damaged or not ours.
 
 import Hashing
 import Primitives
@@ -59,6 +59,13 @@ enum DiskIndexSchema {
             valueSum, sum, key, extended, value)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
         """
+    /// The assignments of an update that leaves alone what indexes but that of files are over; parameters as in
+    /// `insertEntry`.
+    static let rewritten = """
+        generation = ?2, cas = ?3, flags = ?4, marks = ?5, written = ?7, valueBytes = ?9, fileBytes = ?10,
+        valueSum = ?11, sum = ?12, key = ?13, extended = ?14, value = ?15
+        """
+    static let presentColumns = "id, generation, valueBytes, fileBytes, deadline, accessed"
     /// The columns of `EntryColumns`, with extended at 12, key at 13 and hash at 14.
     static let entryColumns = """
         id, generation, cas, flags, marks, deadline, written, accessed, valueBytes, fileBytes, valueSum, sum, extended,

@@ -41,6 +41,12 @@ extension DiskIndex {
     /// Bytes of the write-ahead log file.
     var walBytes: Int { directory.indexFileBytes(suffix: "-wal") }
 
+    /// Bytes of it that are in use: after a complete checkpoint the next commit begins at its start.
+    var usedLogBytes: Int { (open?.connection.logFrames ?? 0) * frameBytes }
+
+    /// A page and its header.
+    private var frameBytes: Int { pageSize + 24 }
+
     /// Gives back at most `pages` free pages at the end of the file; the file shrinks at the next checkpoint.
     func incrementalVacuum(pages: Int) throws(DiskError) {
         let open = try ready("incremental vacuum")
@@ -57,14 +63,18 @@ extension DiskIndex {
     func checkpoint(_ mode: CheckpointMode) throws(DiskError) -> CheckpointResult {
         let open = try ready("checkpoint")
         noteLogGrowth()
-        defer { lastWALBytes = walBytes }
         return try DiskError.wrapping { () throws(SQLiteError) in
             let done = try open.connection.checkpoint(mode == .passive ? .passive : .truncate)
             // An emptied log reports no frames: what was in it has been copied, less pages that were in it twice.
-            writtenBytes += mode == .truncate && done.walFrames == 0 ? lastWALBytes : done.copiedFrames * pageSize
+            let isCut = mode == .truncate && done.walFrames == 0
+            writtenBytes += (isCut ? lastLogFrames : done.copiedFrames) * pageSize
+            let isComplete = !done.wasBusy && done.walFrames == done.copiedFrames
+            if isComplete {
+                open.connection.forgetLog()
+                lastLogFrames = 0
+            }
             return CheckpointResult(
-                walFrames: done.walFrames, copiedFrames: done.copiedFrames,
-                isComplete: !done.wasBusy && done.walFrames == done.copiedFrames)
+                walFrames: done.walFrames, copiedFrames: done.copiedFrames, isComplete: isComplete)
         }
     }
 
@@ -78,9 +88,10 @@ extension DiskIndex {
     }
 
     private func noteLogGrowth() {
-        let now = walBytes
-        writtenBytes += max(0, now - lastWALBytes)
-        lastWALBytes = now
+        let frames = open?.connection.logFrames ?? 0
+        // Fewer than before: the log was begun anew.
+        writtenBytes += (frames >= lastLogFrames ? frames - lastLogFrames : frames) * frameBytes
+        lastLogFrames = frames
     }
 
     /// Copies everything into the database file and waits until it is on disk, for a clean stop.

@@ -7,6 +7,9 @@ import SQLite
 /// Statements go before the connection.
 final class DiskIndexStatements {
     var insert: Statement
+    var present: Statement
+    var replace: Statement
+    var rewrite: Statement
     var deleteHash: Statement
     var deleteKey: Statement
     var deleteRow: Statement
@@ -34,6 +37,11 @@ final class DiskIndexStatements {
         let candidates = "SELECT \(Schema.candidateColumns) FROM entry"
         self.connection = connection
         insert = try connection.prepare(Schema.insertEntry, name: "insert entry")
+        present = try connection.prepare(
+            "SELECT \(Schema.presentColumns) FROM entry WHERE hash = ?1", name: "find present entry")
+        replace = try connection.prepare(
+            "UPDATE entry SET \(Schema.rewritten), deadline = ?6, accessed = ?8 WHERE id = ?1", name: "replace entry")
+        rewrite = try connection.prepare("UPDATE entry SET \(Schema.rewritten) WHERE id = ?1", name: "rewrite entry")
         deleteHash = try connection.prepare(
             "DELETE FROM entry WHERE hash = ?1 AND (?2 IS NULL OR generation = ?2) \(returned)", name: "delete by hash")
         deleteKey = try connection.prepare(

@@ -5,52 +5,66 @@ import Primitives
 import SQLite
 
 extension DiskIndex {
-    /// Puts an entry with its value in the row, replacing the hash's old row.
+    /// Puts an entry with its value in the row, in place of what the hash's row holds.
     ///
-    /// The old row is of the same generation when a journal record is applied a second time.
-    /// `metadata.valueBytes` must be the value's length; `metadata.valueSum` is ignored, the sum is computed here.
+    /// The old entry is of the same generation when a journal record is applied a second time.
+    /// `metadata.valueBytes` must be the value's length; `metadata.valueSum` is ignored, the sum is computed here. With
+    /// `isNew` the caller knows that there is no row.
     func putInline(
-        hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, value: Span<UInt8>
+        hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, value: Span<UInt8>,
+        isNew: Bool = false
     ) throws(DiskError) -> Replaced? {
         invariant(
             metadata.valueBytes == value.count, "\(metadata.valueBytes) value bytes claimed, \(value.count) given")
-        let open = try writing("put")
         var metadata = metadata
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
         metadata.valueSum = EntrySum.value(value, seed: seed)
         let sum = EntrySum.row(hash: hash, metadata, fileBytes: 0, extended: extended, seed: seed)
-        do throws(SQLiteError) {
-            let replaced = try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: nil)
-            bindEntry(&open.insert, hash, metadata, fileBytes: 0, sum: sum)
-            try open.insert.bind(key, at: 13)
-            try open.insert.bind(extended, at: 14)
-            try open.insert.run(borrowing: value, at: 15)
-            count(metadata.valueBytes, fileBytes: 0, sign: 1)
-            return replaced
-        } catch {
-            throw DiskError(error)
-        }
+        let row = EntryRow(metadata: metadata, fileBytes: 0, sum: sum)
+        return try put(row, hash: hash, key: key, extended: extended, value: value, isNew: isNew)
     }
 
-    /// Puts an entry whose value is in the file of its generation, replacing the hash's old row.
+    /// Puts an entry whose value is in the file of its generation, in place of what the hash's row holds.
     ///
-    /// `metadata.valueBytes`, `metadata.valueSum` and `fileBytes` are those of `ValueFileWriter.finish`.
+    /// `metadata.valueBytes`, `metadata.valueSum` and `fileBytes` are those of `ValueFileWriter.finish`. With `isNew`
+    /// the caller knows that there is no row.
     func putFile(
-        hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, fileBytes: Int
+        hash: UInt64, key: Span<UInt8>, metadata: EntryMetadata, extended: Span<UInt8>, fileBytes: Int,
+        isNew: Bool = false
     ) throws(DiskError) -> Replaced? {
         invariant(fileBytes > 0, "a value file of \(fileBytes) bytes")
-        let open = try writing("put")
         let seed = EntrySum.seed(key: key, generation: metadata.generation)
         let sum = EntrySum.row(hash: hash, metadata, fileBytes: fileBytes, extended: extended, seed: seed)
+        let row = EntryRow(metadata: metadata, fileBytes: fileBytes, sum: sum)
+        return try put(row, hash: hash, key: key, extended: extended, value: Span(), isNew: isNew)
+    }
+
+    /// Updates the hash's row, or inserts one.
+    ///
+    /// An update leaves the index over hashes as it is, and those over times where the deadline is the same and the
+    /// access time hardly differs.
+    private func put(
+        _ row: EntryRow, hash: UInt64, key: Span<UInt8>, extended: Span<UInt8>, value: Span<UInt8>, isNew: Bool
+    ) throws(DiskError) -> Replaced? {
+        let open = try writing("put")
         do throws(SQLiteError) {
-            let replaced = try deleteReturning(&open.deleteHash, hash: hash, ifGeneration: nil)
-            bindEntry(&open.insert, hash, metadata, fileBytes: fileBytes, sum: sum)
-            try open.insert.bind(key, at: 13)
-            try open.insert.bind(extended, at: 14)
-            open.insert.bindNull(at: 15)
-            try open.insert.run()
-            count(metadata.valueBytes, fileBytes: fileBytes, sign: 1)
-            return replaced
+            let valueBytes = row.metadata.valueBytes
+            if isNew, try insertNew(row, hash, key, extended, value, open) { return nil }
+            guard let old = try presentRow(&open.present, hash) else {
+                try run(&open.insert, Int64(bitPattern: hash), row, key, extended, value)
+                count(valueBytes, fileBytes: row.fileBytes, sign: 1)
+                return nil
+            }
+            let age = row.metadata.accessed.seconds &- old.accessed
+            if old.deadline == row.deadline, age >= 0, age <= accessSlack {
+                try run(&open.rewrite, old.rowID, row, key, extended, value)
+            } else {
+                try run(&open.replace, old.rowID, row, key, extended, value)
+            }
+            count(old.valueBytes, fileBytes: old.fileBytes, sign: -1)
+            count(valueBytes, fileBytes: row.fileBytes, sign: 1)
+            counting?.replace(old, valueBytes: valueBytes, fileBytes: row.fileBytes)
+            return Replaced(generation: old.generation, fileBytes: old.fileBytes)
         } catch {
             throw DiskError(error)
         }
@@ -151,21 +165,50 @@ extension DiskIndex {
         }
     }
 
-    private func bindEntry(
-        _ insert: inout Statement, _ hash: UInt64, _ metadata: EntryMetadata, fileBytes: Int, sum: UInt64
-    ) {
-        insert.bind(bits: hash, at: 1)
-        insert.bind(bits: metadata.generation, at: 2)
-        insert.bind(bits: metadata.cas, at: 3)
-        insert.bind(Int64(metadata.flags), at: 4)
-        insert.bind(Int64(metadata.marks.rawValue), at: 5)
-        insert.bind(metadata.deadline == .never ? nil : metadata.deadline.milliseconds, at: 6)
-        insert.bind(metadata.written.milliseconds, at: 7)
-        insert.bind(metadata.accessed.seconds, at: 8)
-        insert.bind(Int64(metadata.valueBytes), at: 9)
-        insert.bind(Int64(fileBytes), at: 10)
-        insert.bind(bits: metadata.valueSum, at: 11)
-        insert.bind(bits: sum, at: 12)
+    /// Inserts a row whose hash should have none; false if it has one after all, as after damage it may.
+    private func insertNew(
+        _ row: EntryRow, _ hash: UInt64, _ key: Span<UInt8>, _ extended: Span<UInt8>, _ value: Span<UInt8>,
+        _ open: DiskIndexStatements
+    ) throws(SQLiteError) -> Bool {
+        do throws(SQLiteError) {
+            try run(&open.insert, Int64(bitPattern: hash), row, key, extended, value)
+        } catch {
+            guard error.cause == .constraint else { throw error }
+            return false
+        }
+        count(row.metadata.valueBytes, fileBytes: row.fileBytes, sign: 1)
+        return true
+    }
+
+    private func presentRow(_ present: inout Statement, _ hash: UInt64) throws(SQLiteError) -> PresentRow? {
+        present.bind(bits: hash, at: 1)
+        defer { present.reset() }
+        return try present.step() ? PresentRow(present) : nil
+    }
+
+    /// Runs an insert, `first` being the hash, or an update, `first` being the row's id.
+    private func run(
+        _ statement: inout Statement, _ first: Int64, _ row: EntryRow, _ key: Span<UInt8>, _ extended: Span<UInt8>,
+        _ value: Span<UInt8>
+    ) throws(SQLiteError) {
+        let metadata = row.metadata
+        statement.bind(first, at: 1)
+        statement.bind(bits: metadata.generation, at: 2)
+        statement.bind(bits: metadata.cas, at: 3)
+        statement.bind(Int64(metadata.flags), at: 4)
+        statement.bind(Int64(metadata.marks.rawValue), at: 5)
+        statement.bind(row.deadline, at: 6)
+        statement.bind(metadata.written.milliseconds, at: 7)
+        statement.bind(metadata.accessed.seconds, at: 8)
+        statement.bind(Int64(metadata.valueBytes), at: 9)
+        statement.bind(Int64(row.fileBytes), at: 10)
+        statement.bind(bits: metadata.valueSum, at: 11)
+        statement.bind(bits: row.sum, at: 12)
+        try statement.bind(key, at: 13)
+        try statement.bind(extended, at: 14)
+        guard row.fileBytes > 0 else { return try statement.run(borrowing: value, at: 15) }
+        statement.bindNull(at: 15)
+        try statement.run()
     }
 
     /// Runs a delete whose first parameters are the hash and the generation.
@@ -206,4 +249,34 @@ private struct EntryChange {
     let accessed: WallTime
     /// When the value was stored; no later than the touch.
     var written = WallTime.never
+}
+
+/// What a put gives a row, but for key, extended data and value.
+private struct EntryRow {
+    let metadata: EntryMetadata
+    let fileBytes: Int
+    let sum: UInt64
+
+    /// As the column has it: NULL is never.
+    var deadline: Int64? { metadata.deadline == .never ? nil : metadata.deadline.milliseconds }
+}
+
+/// What a put finds of the row that it changes.
+struct PresentRow {
+    let rowID: Int64
+    let generation: UInt64
+    let valueBytes: Int
+    let fileBytes: Int
+    let deadline: Int64?
+    let accessed: Int64
+
+    /// Reads the row that `row` stands on, selected with `DiskIndexSchema.presentColumns`.
+    init(_ row: borrowing Statement) {
+        rowID = row.integer(at: 0)
+        generation = row.bits(at: 1)
+        valueBytes = Int(row.integer(at: 2))
+        fileBytes = Int(row.integer(at: 3))
+        deadline = row.storageClass(at: 4) == .null ? nil : row.integer(at: 4)
+        accessed = row.integer(at: 5)
+    }
 }

@@ -15,6 +15,8 @@ enum ValueFileError: Error, Sendable, Equatable {
     case missing
     /// Wrong size, header, key or sum, or not a plain file of ours.
     case damaged(String)
+    /// The tier's limit leaves no room for it.
+    case noRoom
     /// A system call failed.
     case io(operation: String, errno: Int32)
 
@@ -33,6 +35,8 @@ enum ValueFileError: Error, Sendable, Equatable {
 struct ValueFiles: Sendable {
     /// Allocation unit that space is counted in.
     static let blockBytes = 4096
+    /// Subdirectories that files are spread over.
+    static let directories = 256
 
     let directory: Directory
 
@@ -117,6 +121,20 @@ struct ValueFiles: Sendable {
         } catch {
             throw ValueFileError(error)
         }
+    }
+
+    /// Removes the file of the lowest generation in subdirectory `number`; its entry is a miss from then on.
+    ///
+    /// Returns the bytes that it was counted with; 0 if there was none.
+    func removeOldest(inDirectory number: Int) throws(ValueFileError) -> Int {
+        let names: [String]
+        do throws(StoreError) {
+            names = try directory.subdirectory(Self.directoryName(number), create: false)?.names() ?? []
+        } catch {
+            throw ValueFileError(error)
+        }
+        guard let oldest = names.compactMap(OrphanSweep.generation).min() else { return 0 }
+        return try remove(generation: oldest)
     }
 
     /// A new sweep of files of epochs before `epoch` that no row refers to.

@@ -134,7 +134,7 @@ extension DiskTier {
     /// Writes `value` as the whole of `file`.
     func write(_ value: UnsafeRawBufferPointer, to file: DraftFile) {
         do {
-            var writer = try createFile(file)
+            var writer = try createFile(file, valueBytes: value.count)
             // SAFETY: the caller keeps `value` until this returns; the writer keeps no pointer.
             try unsafe writer.append(value)
             file.finish(.finished(try writer.finish(sync: syncsFiles)))

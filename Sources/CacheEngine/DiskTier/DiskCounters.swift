@@ -8,7 +8,7 @@ import Primitives
 final class DiskCounters: Sendable {
     enum Name: Int, CaseIterable {
         case reads, readErrors, writeErrors, commits, committedWrites, coalescedWrites, evictions, expirations
-        case quarantines, orphansRemoved
+        case quarantines, orphansRemoved, fileWaits, fileRefusals
         case readBytes, writtenBytes, evictedBytes, deviceBytes, recencyWrites
     }
 

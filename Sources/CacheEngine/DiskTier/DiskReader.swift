@@ -46,6 +46,7 @@ final class DiskReader {
     }
 
     func perform(_ job: DiskJob) {
+        if let (file, valueBytes) = job.fileToWrite, !disk.hasRoom(for: file, valueBytes: valueBytes, job) { return }
         switch job {
         case .lookUp(let flight):
             flights.append(flight)

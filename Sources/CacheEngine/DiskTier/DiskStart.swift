@@ -176,12 +176,14 @@ final class DiskStart: Sendable {
         return text.withUTF8 { unsafe xxh3(UnsafeRawBufferPointer($0), seed: 0) }
     }
 
-    /// Turns the journal's tail into pending writes.
+    /// Turns the journal's tail into pending writes, whose files take up `space`.
     ///
     /// Call before the cache is used.
     ///
     /// - Returns: the flush point that the journal's tail asks for, if it has one newer than the index.
-    func replay(_ journal: Journal, into memory: MemoryTier) -> (generation: UInt64, at: WallTime?) {
+    func replay(
+        _ journal: Journal, into memory: MemoryTier, _ space: FileSpace
+    ) -> (generation: UInt64, at: WallTime?) {
         var flush = (generation: flushGeneration, at: flushAt)
         let (tail, head, _) = journal.extent
         var position = tail
@@ -199,6 +201,7 @@ final class DiskStart: Sendable {
                 let at = WallTime(milliseconds: header.deadline)
                 flush.at = at == .never ? nil : at
             case .some(let kind):
+                if kind == .fileEntry { space.hold(header.generation, bytes: Int(header.fileKiB) << 10) }
                 let write = PendingWrite(
                     kind: PendingWrite.Kind(kind), sequence: header.sequence, position: position)
                 memory.shard(header.hash).withLock { $0.pending.put(header.hash, write) }

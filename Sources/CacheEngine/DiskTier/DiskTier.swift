@@ -24,19 +24,6 @@ public enum DiskState: UInt8, Sendable {
     case degraded = 2
 }
 
-/// A job for a reader thread.
-enum DiskJob: Sendable {
-    case lookUp(Flight)
-    case openStream(StreamRequest)
-    case writeValue(DraftFile, Waiter)
-    case splice(SpliceRequest)
-    case upload(ValueUpload)
-    case readChunk(ValueStream, Waiter)
-    case removeFile(UInt64)
-    case demote(DraftFile, Flight, Demoter)
-    case run(@Sendable (DiskReader) -> Void)
-}
-
 /// The disk side of one cache.
 ///
 /// Thread-safe.
@@ -82,6 +69,8 @@ final class DiskTier: Sendable {
     /// One for each job that may be under way, on reader threads and on those of callers.
     let permits: Primitives.Semaphore
     let callerReads = CallerReads()
+    /// Room for value files.
+    let space: FileSpace
     /// Guards which store is in use.
     ///
     /// Rank leaf: read by readers holding nothing else.
@@ -108,6 +97,8 @@ final class DiskTier: Sendable {
         struct Injected: Sendable {
             /// What every transaction of journalled writes fails with.
             var commitFault: DiskError?
+            /// What every opening of the index after a failure fails with.
+            var openFault: DiskError?
             /// What every lookup fails with.
             var readFault: DiskError?
             /// What every value file that is to be made fails with.
@@ -134,7 +125,12 @@ final class DiskTier: Sendable {
         generations = start.generations
         permits = Primitives.Semaphore(permits: UInt32(max(1, options.readers)))
         policy = AdmissionPolicy(options, shards: memory.shards.count)
-        limits = Guarded(DiskLimits(options), rank: .leaf)
+        let limits = DiskLimits(options)
+        self.limits = Guarded(limits, rank: .leaf)
+        let index = start.index.value
+        space = FileSpace(
+            capacity: DiskTrimmer.fileBytesMax(index, limits, otherBytes: start.journal.value.capacity),
+            committedBytes: index.totals.fileBytes)
         let inbox = Monitor(Inbox(), rank: .diskQueue)
         self.inbox = inbox
         journal = Journal(start.journal.value) { inbox.update { $0.isAwake = true } }
@@ -143,7 +139,7 @@ final class DiskTier: Sendable {
         flushed = Atomic(start.flushGeneration)
         inlineMax = Atomic(0)
         // The first question may come before the writer's thread has begun.
-        report = Guarded(DiskReport(start.index.value, lastError: nil), rank: .leaf)
+        report = Guarded(DiskReport(index, lastError: nil), rank: .leaf)
         threads = Guarded([], rank: .lifecycle)
         setInlineBytesMax(options.inlineBytesMax)
     }
@@ -286,15 +282,8 @@ final class DiskTier: Sendable {
         }
     }
 
-    func noteWriteFailure(_ error: ValueFileError) { counters.add(to: .writeErrors) }
-
-    func createFile(_ file: DraftFile) throws(ValueFileError) -> ValueFileWriter {
-        #if DEBUG
-            if let fault = injected.withLock({ $0.fileFault }) { throw fault }
-        #endif
-        let files = store.withLock { $0.files }
-        let key = file.key
-        return try files.create(generation: file.generation, key: key.span)
+    func noteWriteFailure(_ error: ValueFileError) {
+        counters.add(to: error == .noRoom ? .fileRefusals : .writeErrors)
     }
 
     // MARK: Threads
@@ -320,6 +309,8 @@ final class DiskTier: Sendable {
         guard let writer = threads.first else { return }
         jobs.stop(readers: threads.count - 1)
         for reader in threads.dropFirst() { reader.join() }
+        // Nobody is there to do them any more.
+        _ = space.refuseWaiting()
         // Reads on callers' threads must be over before the directory is another's.
         callerReads.stop()
         for _ in 0..<max(1, options.readers) { permits.wait() }
@@ -327,55 +318,5 @@ final class DiskTier: Sendable {
         inbox.update { $0.isStopping = true }
         writer.join()
         directory.release()
-    }
-}
-
-/// Limits of the disk tier that may change while it runs; nil is unlimited.
-public struct DiskLimits: Sendable, Equatable {
-    /// Allocated bytes of the whole directory.
-    public var bytesMax: Int
-    /// Number of entries.
-    public var entriesMax: Int?
-    /// Entries older than this are trimmed, in milliseconds.
-    public var ageMax: Int64?
-    /// What `ageMax` counts from.
-    public var ageBase: AgeBase
-    /// Bytes to leave free on the file system; nil: no check.
-    public var freeBytesMin: Int?
-    /// Values up to this many bytes live in the index, larger ones in files.
-    public var inlineBytesMax: Int
-    /// Time between two trims when nothing else wakes the writer, in milliseconds.
-    public var trimInterval: Int64
-
-    init(_ options: DiskOptions) {
-        bytesMax = options.bytesMax
-        entriesMax = options.entriesMax
-        ageMax = options.ageMax
-        ageBase = options.ageBase
-        freeBytesMin = options.freeBytesMin
-        inlineBytesMax = options.inlineBytesMax
-        trimInterval = options.trimInterval
-    }
-}
-
-/// The writer's view of the store after its last batch.
-struct DiskReport: Sendable {
-    var totals = DiskTotals()
-    var indexBytes = 0
-    var freeIndexBytes = 0
-    var walBytes = 0
-    var lastError: String?
-
-    /// Allocated bytes of the directory, without the journal.
-    var allocatedBytes: Int { indexBytes + walBytes + totals.fileBytes }
-}
-
-extension DiskReport {
-    init(_ index: DiskIndex, lastError: String?) {
-        totals = index.totals
-        indexBytes = index.pageBytes
-        freeIndexBytes = index.freePages * index.pageSize
-        walBytes = index.walBytes
-        self.lastError = lastError
     }
 }

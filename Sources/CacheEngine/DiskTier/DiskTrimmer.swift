@@ -32,6 +32,11 @@ final class DiskTrimmer {
     /// Whether pages were given back that the file still has.
     private var isShrinking = false
 
+    /// Where `removeSomeFiles` goes on.
+    private var nextDirectory = 0
+    /// What it frees at a time: more than opening the index takes.
+    private static let freedBytesMin = 1 << 20
+
     /// Rows of flushed generations that were deleted since the last flush.
     private var sweptRows = 0
 
@@ -69,6 +74,7 @@ final class DiskTrimmer {
     /// Files go before their rows: the log needs room for the deletion of rows, too. A row without its file is a miss.
     func makeRoom(_ writer: DiskWriter) {
         guard let index = writer.index else { return }
+        guard index.isUsable else { return removeSomeFiles(writer) }
         do throws(DiskError) {
             let victims = try index.leastRecent(limit: Self.sliceRows)
             writer.removeFiles(victims.filter { $0.fileBytes > 0 }.map(\.generation))
@@ -77,6 +83,22 @@ final class DiskTrimmer {
         } catch {
             index.rollback()
             writer.filters.drop()
+        }
+    }
+
+    /// Removes old value files without asking the index, which a full file system does not let be opened.
+    ///
+    /// Generations are spread evenly over the subdirectories, so the oldest file of each is among the oldest of all.
+    private func removeSomeFiles(_ writer: DiskWriter) {
+        let files = writer.disk.store.withLock { $0.files }
+        var freed = 0
+        for _ in 0..<ValueFiles.directories where freed < Self.freedBytesMin {
+            do throws(ValueFileError) {
+                freed += try files.removeOldest(inDirectory: nextDirectory)
+            } catch {
+                writer.disk.counters.add(to: .writeErrors)
+            }
+            nextDirectory = (nextDirectory + 1) % ValueFiles.directories
         }
     }
 
@@ -136,23 +158,55 @@ final class DiskTrimmer {
         index.pageBytes - index.freePages * index.pageSize + index.totals.fileBytes
     }
 
-    /// Bytes to get rid of: what is used beyond the limit, down to the low watermark; more if the file system is short.
+    /// What the directory has besides index, log and value files.
+    private static func otherBytes(_ disk: DiskTier) -> Int { disk.journal.capacity + disk.hotListBytes }
+
+    /// What index and value files together may take within the limit, given what the directory has besides.
+    private static func bytesMax(_ limits: DiskLimits, otherBytes: Int) -> Int {
+        max(0, limits.bytesMax - otherBytes - walBytesMax(limits) - smallBytes)
+    }
+
+    /// What value files may take: the limit less everything else.
+    static func fileBytesMax(_ index: DiskIndex, _ limits: DiskLimits, otherBytes: Int) -> Int {
+        bytesMax(limits, otherBytes: otherBytes) - index.pageBytes
+    }
+
+    /// What value files may take by now, given the file system's free space, too.
+    func fileBytesMax(_ index: DiskIndex, _ writer: DiskWriter) -> Int {
+        let disk = writer.disk
+        let limits = disk.limits.withLock { $0 }
+        let most = Self.fileBytesMax(index, limits, otherBytes: Self.otherBytes(disk))
+        guard let freeMin = limits.freeBytesMin, let available = availableBytes(disk) else { return most }
+        return min(most, index.totals.fileBytes + disk.space.underWayBytes + available - freeMin)
+    }
+
+    private func availableBytes(_ disk: DiskTier) -> Int? {
+        do throws(StoreError) {
+            return try disk.directory.availableBytes()
+        } catch {
+            disk.counters.add(to: .readErrors)
+            return nil
+        }
+    }
+
+    /// Bytes to get rid of: what is used, or waited for, beyond the limit, down to the low watermark; more if the file
+    /// system is short.
     private func excess(_ index: DiskIndex, _ writer: DiskWriter, _ limits: DiskLimits) -> Int {
-        let used = Self.usedBytes(index)
-        let fixed =
-            writer.disk.journal.capacity + Self.walBytesMax(limits) + Self.smallBytes
-            + writer.disk.hotListBytes
-        let limit = max(0, limits.bytesMax - fixed)
+        let space = writer.disk.space
+        let wanted = space.takeWanted()
+        let kept = min(index.freePages * index.pageSize, Self.freeBytesKept(index, limits))
+        let used = Self.usedBytes(index) + kept + space.underWayBytes + wanted
+        let limit = Self.bytesMax(limits, otherBytes: Self.otherBytes(writer.disk))
         var excess = used > limit ? used - Int(Double(limit) * Self.lowWatermark) : 0
-        if let freeMin = limits.freeBytesMin {
-            do throws(StoreError) {
-                let available = try writer.disk.directory.availableBytes()
-                excess = max(excess, freeMin - available)
-            } catch {
-                writer.disk.counters.add(to: .readErrors)
-            }
+        if let freeMin = limits.freeBytesMin, let available = availableBytes(writer.disk) {
+            excess = max(excess, freeMin + wanted - available)
         }
         return excess
+    }
+
+    /// Free pages are kept for the next writes up to this; the rest is given back a little at a time.
+    private static func freeBytesKept(_ index: DiskIndex, _ limits: DiskLimits) -> Int {
+        max(min(8 << 20, limits.bytesMax / 16), index.pageBytes / 16)
     }
 
     /// Whether the entry has been used in memory after its row says; then the row is told.
@@ -265,15 +319,26 @@ final class DiskTrimmer {
         return removed
     }
 
+    /// Copies the log into the database when it has grown.
+    ///
+    /// The log's file stays, to be written over, which costs the file system less than new blocks; one that has become
+    /// much too large is cut.
+    private func copyLog(_ index: DiskIndex, _ limits: DiskLimits) throws(DiskError) {
+        let most = Self.walBytesMax(limits)
+        if index.walBytes > 2 * most {
+            _ = try index.checkpoint(.truncate)
+        } else if index.usedLogBytes > most {
+            _ = try index.checkpoint(.passive)
+        }
+    }
+
     /// Gives some free pages back to the file system; whether there are more.
     ///
     /// The file itself becomes shorter at a checkpoint: the last step makes one.
     private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let limits = writer.disk.limits.withLock { $0 }
-        if index.walBytes > Self.walBytesMax(limits) { _ = try index.checkpoint(.truncate) }
-        // Keep some free pages for the next writes; give the rest back a little at a time.
-        let kept = max(min(8 << 20, limits.bytesMax / 16), index.pageBytes / 16)
-        if index.freePages * index.pageSize > kept {
+        try copyLog(index, limits)
+        if index.freePages * index.pageSize > Self.freeBytesKept(index, limits) {
             try index.incrementalVacuum(pages: Self.vacuumPagesPerStep)
             isShrinking = true
             return true

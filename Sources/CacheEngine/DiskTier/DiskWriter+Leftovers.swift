@@ -10,7 +10,12 @@ extension DiskWriter {
         guard !generations.isEmpty else { return }
         let files = disk.store.withLock { $0.files }
         for generation in generations {
-            do { _ = try files.remove(generation: generation) } catch { disk.counters.add(to: .writeErrors) }
+            do throws(ValueFileError) {
+                _ = try files.remove(generation: generation)
+                disk.space.release(generation)
+            } catch {
+                disk.counters.add(to: .writeErrors)
+            }
         }
     }
 
@@ -18,9 +23,7 @@ extension DiskWriter {
     func tellRecency(_ index: DiskIndex) throws(DiskError) {
         for shard in memory.shards {
             let news = shard.withLock { shard in
-                let news = shard.recency
-                shard.recency.removeAll(keepingCapacity: true)
-                return news
+                shard.takeRecency(committed: index.sequence)
             }
             // An entry that came and went several times counts with its last use.
             var told = Set<UInt64>(minimumCapacity: news.count)

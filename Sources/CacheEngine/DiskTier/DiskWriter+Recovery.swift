@@ -95,6 +95,7 @@ extension DiskWriter {
         switch error.kind {
         case .full:
             changeState(.full, "\(error)")
+            giveRoom()
             trimmer.makeRoom(self)
             retryAt = now.advanced(byMilliseconds: min(1000, 50 << min(failures, 5)))
         case .corrupt: if index != nil { degrade("\(error)") }
@@ -112,6 +113,9 @@ extension DiskWriter {
         filters.drop()
         old.close()
         do throws(DiskError) {
+            #if DEBUG
+                if let fault = disk.injected.withLock({ $0.openFault }) { throw fault }
+            #endif
             index = try DiskIndex(directory: disk.directory, options: DiskStart.indexOptions(disk.options))
             return nil
         } catch {
@@ -136,6 +140,7 @@ extension DiskWriter {
         }
         disk.callerReads.closeIdle()
         disk.releaseWaiters()
+        for job in disk.space.refuseWaiting() { disk.enqueue(job) }
         retryAt = memory.clock.now()
     }
 
@@ -162,6 +167,7 @@ extension DiskWriter {
                 store.files = files
             }
             disk.journal.discardAll()
+            disk.space.reset(capacity: trimmer.fileBytesMax(index, self))
             try index.begin()
             index.setSequence(disk.journal.extent.sequence)
             try index.commit()

@@ -32,8 +32,14 @@ final class DiskWriter {
     /// Whether the store that was given up has been moved aside, and its successor is there, if only in part.
     var hasSuccessor = false
 
-    /// How long a batch may gather before it is committed, in ms: longer batches cost less per write.
-    private static let gatherMilliseconds: Int64 = 5
+    /// How long a batch may gather before it is committed, in ms.
+    ///
+    /// Longer batches cost less per write, and leave out more that is overwritten soon. In steps, because nobody tells
+    /// how much there is.
+    private static let gatherStep: Int64 = 10
+    private static let gatherSteps = 10
+    /// A batch with this much in it is not kept waiting.
+    private static let gatherBytesMax = 4 << 20
     /// How long a client waits for room in the journal before its write goes on without the disk, and for a commit that
     /// fails before it is told so, in ms.
     private static let patience: Int64 = 2000
@@ -73,19 +79,29 @@ final class DiskWriter {
 
     private func wait() -> DiskTier.Inbox {
         let isBusy = disk.journal.usedBytes > 0
+        let isAwaited = disk.space.hasWaiting
         if isBusy && memory.clock.now() >= retryAt {
             // Something is there: gather a little more, unless somebody waits.
-            _ = disk.inbox.wait(milliseconds: Self.gatherMilliseconds) { $0.isUrgent || $0.isStopping ? () : nil }
+            if !isAwaited { gather() }
             return take()
         }
         if !isBusy && !disk.journal.declareIdle() { return take() }
         let isCounting = index?.isRecounting ?? false
-        let hasChores = index != nil && (trimmer.hasMore || cleanup.hasMore || filters.hasMore || isCounting)
+        let hasWork = trimmer.hasMore || cleanup.hasMore || filters.hasMore || isCounting
+        let hasChores = isAwaited || index != nil && hasWork
         let timeout = hasChores ? 1 : (isBusy ? 100 : min(trimInterval, 1000))
         _ = disk.inbox.wait(milliseconds: timeout) { inbox in
             inbox.isAwake || inbox.isUrgent || inbox.isStopping || !inbox.doomedFiles.isEmpty ? () : nil
         }
         return take()
+    }
+
+    private func gather() {
+        let enough = min(Self.gatherBytesMax, disk.journal.capacity / 4)
+        for _ in 0..<Self.gatherSteps where disk.journal.usedBytes < enough {
+            let step = disk.inbox.wait(milliseconds: Self.gatherStep) { $0.isUrgent || $0.isStopping ? true : nil }
+            if step == true { return }
+        }
     }
 
     /// Takes everything out of the inbox but the wish to stop and the waiters whose time has not come.
@@ -129,6 +145,7 @@ final class DiskWriter {
             trimmer.step(self)
             // The trim may have found that the store cannot be trusted.
             if index == nil { return }
+            giveRoom()
         }
         openJournalIfClosed()
     }
@@ -138,6 +155,7 @@ final class DiskWriter {
         var replaced: [UInt64] = batch.supersededFiles
         var changes = RowChanges()
         var writtenBytes = 0
+        var files: [UInt64] = []
         #if DEBUG
             if SeededBug.isActive(.tailBeforeCommit) || SeededBug.isActive(.forgottenBeforeCommit) {
                 if SeededBug.isActive(.tailBeforeCommit) {
@@ -152,11 +170,13 @@ final class DiskWriter {
             #if DEBUG
                 if let fault = disk.injected.withLock({ $0.commitFault }) { throw fault }
             #endif
+            index.accessSlack = disk.limits.withLock { RecencyRule.rewriteSlack($0) }
             for position in batch.positions {
                 let record = disk.journal.record(at: position)
                 if record.kind == .inlineEntry || record.kind == .fileEntry {
                     writtenBytes += Int(record.header.valueBytes)
                 }
+                if record.kind == .fileEntry { files.append(record.header.generation) }
                 if let old = try apply(record, to: index, &changes) { replaced.append(old) }
             }
             if let flush = batch.flush { applyFlush(flush, to: index) }
@@ -170,6 +190,7 @@ final class DiskWriter {
         filters.apply(changes)
         forget(batch)
         removeFiles(replaced)
+        disk.space.settle(files, committedBytes: index.totals.fileBytes)
         disk.counters.add(to: .commits)
         disk.counters.add(writtenBytes, to: .writtenBytes)
         disk.counters.add(batch.recordCount, to: .committedWrites)
@@ -186,25 +207,29 @@ final class DiskWriter {
         // keeps no pointer.
         let key = unsafe Span<UInt8>(_unsafeBytes: record.key)
         let metadata = EntryMetadata(header)
+        // Most of what comes and goes has no row: nothing needs to be looked for then.
+        let isNew = !memory.shard(header.hash).withLock { $0.mayBeOnDisk(header.hash) }
         var old: Replaced?
         switch record.kind {
         case .inlineEntry:
             old = try unsafe index.putInline(
                 hash: header.hash, key: key, metadata: metadata, extended: Span(_unsafeBytes: record.extended),
-                value: Span(_unsafeBytes: record.value))
+                value: Span(_unsafeBytes: record.value), isNew: isNew)
             changes.put(header.hash, insteadOf: old)
         case .fileEntry:
             old = try unsafe index.putFile(
                 hash: header.hash, key: key, metadata: metadata, extended: Span(_unsafeBytes: record.extended),
-                fileBytes: Int(header.fileKiB) << 10)
+                fileBytes: Int(header.fileKiB) << 10, isNew: isNew)
             changes.put(header.hash, insteadOf: old)
         case .deletion:
+            if isNew { return nil }
             old = try index.delete(hash: header.hash, key: key)
             changes.delete(header.hash, old)
         case .touch:
             #if DEBUG
                 if SeededBug.isActive(.touchNotCommitted) { return nil }
             #endif
+            if isNew { return nil }
             _ = try index.touch(
                 hash: header.hash, key: key, deadline: metadata.deadline, marks: metadata.marks, cas: metadata.cas,
                 accessed: metadata.written)
@@ -304,6 +329,7 @@ final class DiskWriter {
 
     private func housekeep() {
         let now = memory.clock.now()
+        if disk.space.hasWaiting { giveRoom() }
         guard let index, index.isUsable else { return }
         do throws(DiskError) {
             try filters.step(index)
@@ -312,11 +338,22 @@ final class DiskWriter {
             return handle(error)
         }
         cleanup.step(self)
-        guard now >= nextTrim || trimmer.hasMore else { return }
+        guard now >= nextTrim || trimmer.hasMore || disk.space.hasWaiting else { return }
         if now >= nextTrim { checkDirectory() }
         nextTrim = now.advanced(byMilliseconds: trimInterval)
         trimmer.step(self)
         publishReport()
+        giveRoom()
+    }
+
+    /// Tells what value files may take by now, and lets those go on who have waited for that.
+    func giveRoom() {
+        if let index, index.isUsable {
+            // What room a full file system has belongs to the index.
+            let capacity = disk.state == .full ? 0 : trimmer.fileBytesMax(index, self)
+            disk.space.update(capacity: capacity, committedBytes: index.totals.fileBytes)
+        }
+        for job in disk.space.takeReady(now: memory.clock.now()) { disk.enqueue(job) }
     }
 
     /// The directory may have been removed, renamed or unmounted under us.
@@ -328,6 +365,7 @@ final class DiskWriter {
         guard let index else { return }
         disk.counters.add(index.takeWrittenBytes(), to: .deviceBytes)
         var news = DiskReport(index, lastError: nil)
+        news.underWayBytes = disk.space.underWayBytes
         disk.report.withLock { report in
             news.lastError = report.lastError
             report = news

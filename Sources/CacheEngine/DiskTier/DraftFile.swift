@@ -19,6 +19,8 @@ final class DraftFile: Sendable {
         var progress = Progress.writing
         /// Whether a journal record refers to the file.
         var isAdopted = false
+        /// Whether there is no room for it.
+        var isRefused = false
     }
 
     let generation: UInt64
@@ -53,8 +55,17 @@ final class DraftFile: Sendable {
 
     func finish(_ progress: Progress) {
         state.withLock { $0.progress = progress }
-        if case .finished(let file) = progress { disk.counters.add(file.fileBytes, to: .deviceBytes) }
+        switch progress {
+        case .finished(let file): disk.counters.add(file.fileBytes, to: .deviceBytes)
+        case .failed: disk.space.release(generation)
+        case .writing: break
+        }
     }
+
+    /// Whether the file is not to be written, because there is no room for it.
+    var isRefused: Bool { state.withLock { $0.isRefused } }
+
+    func refuse() { state.withLock { $0.isRefused = true } }
 
     func adopt() { state.withLock { $0.isAdopted = true } }
 

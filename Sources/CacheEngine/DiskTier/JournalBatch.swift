@@ -9,12 +9,12 @@ struct JournalBatch {
         var at: WallTime?
     }
 
-    static let recordsMax = 2048
+    static let recordsMax = 4096
     private static let bytesMax: UInt64 = 8 << 20
 
     /// Positions of the records to apply, oldest first.
     private(set) var positions: [UInt64] = []
-    /// Every hash that occurs, for the pending tables.
+    /// Every hash that occurs, some of them twice if there was a flush, for the pending tables.
     private(set) var hashes: [UInt64] = []
     /// Files that only records left out refer to.
     private(set) var supersededFiles: [UInt64] = []
@@ -38,7 +38,6 @@ struct JournalBatch {
         }
         if recordCount == 0 { return nil }
         positions = newest.values.sorted()
-        hashes = Array(Set(hashes))
     }
 
     private mutating func take(_ record: JournalRecord, at position: UInt64, _ journal: Journal) {
@@ -59,8 +58,9 @@ struct JournalBatch {
         #endif
         if let old = newest.updateValue(position, forKey: header.hash) {
             supersede(journal.record(at: old), by: header.generation)
+        } else {
+            hashes.append(header.hash)
         }
-        hashes.append(header.hash)
     }
 
     private mutating func supersede(_ record: JournalRecord, by generation: UInt64) {

@@ -34,7 +34,7 @@ final class ValueUpload: Sendable {
     static let heldBytesMax = (waitingMax + 1) * chunkBytes
 
     let file: DraftFile
-    private let valueBytes: Int
+    let valueBytes: Int
     private let disk: DiskTier
     private let state = Guarded(State(), rank: .leaf)
     // SAFETY: the chunk being filled and the count belong to the client's thread alone.
@@ -133,7 +133,7 @@ final class ValueUpload: Sendable {
 
     private func write(_ chunk: Chunk) -> Bool {
         do {
-            if unsafe writer == nil { unsafe writer = try disk.createFile(file) }
+            if unsafe writer == nil { unsafe writer = try disk.createFile(file, valueBytes: valueBytes) }
             unsafe try writer?.append(UnsafeRawBufferPointer(rebasing: chunk.memory[..<chunk.filled]))
             return true
         } catch {

@@ -280,7 +280,8 @@ struct JournalFile {
     ///
     /// With `syncs` it is on the device on return, see msync(2); false if the device refused.
     static func setBarred(_ mapping: UnsafeMutableRawPointer, _ isBarred: Bool, syncs: Bool) -> Bool {
-        unsafe mapping.storeBytes(of: isBarred ? 1 : 0, toByteOffset: Offset.barred, as: UInt64.self)
+        // All bits, any of which bars: one that flips does not take the flag back.
+        unsafe mapping.storeBytes(of: isBarred ? .max : 0, toByteOffset: Offset.barred, as: UInt64.self)
         return unsafe !syncs || msync(mapping, headerBytes, MS_SYNC) == 0
     }
 }

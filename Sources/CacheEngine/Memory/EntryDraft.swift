@@ -194,7 +194,8 @@ public struct EntryDraft: ~Copyable {
     mutating func take() -> EntryBlock {
         let block = block
         if case .file(let file) = body { _ = file.takeBlock() }
-        file?.adopt()
+        // While the journal takes no writes nothing refers to the file; but a stub's value is nowhere else.
+        if block.marks.contains(.onDisk) || block.isStub { file?.adopt() }
         if let finished = finishedFile, let generation = file?.generation, block.isStub {
             block.file = FileReference(generation: generation, sum: finished.valueSum)
         }

@@ -241,6 +241,19 @@ struct Shard: ~Copyable {
         }
     }
 
+    /// Takes out the accesses that the index can be told of: those of entries that it has, being at `committed`.
+    mutating func takeRecency(committed: UInt64) -> [(hash: UInt64, accessed: UInt32)] {
+        var early: [(hash: UInt64, accessed: UInt32)] = []
+        var ready: [(hash: UInt64, accessed: UInt32)] = []
+        for access in recency {
+            let write = pending.find(access.hash)
+            let isEarly = write?.kind == .entry && (write?.sequence ?? 0) > committed
+            if isEarly { early.append(access) } else { ready.append(access) }
+        }
+        recency = early
+        return ready
+    }
+
     /// Visits entries from the least recently used on, until `body` returns false.
     func forEachOldestFirst(_ body: (EntryBlock) -> Bool) {
         var block = oldest
@@ -275,6 +288,13 @@ struct Shard: ~Copyable {
 enum RecencyRule {
     /// A later access is told to the index only if it is this many minutes newer than what the index knows.
     static let granularityMinutes: UInt16 = 5
+
+    /// Seconds by which the access time of an entry that is overwritten may stay behind: the index over access times
+    /// is left alone then, which is half of the cost of an overwrite.
+    static func rewriteSlack(_ limits: DiskLimits) -> Int64 {
+        guard limits.ageBase == .access, let ageMax = limits.ageMax else { return 60 }
+        return min(60, ageMax / 16_000)
+    }
 
     /// Minutes of the boot clock, truncated to what a block keeps.
     static func minutes(_ bootSeconds: UInt32) -> UInt16 { UInt16(truncatingIfNeeded: bootSeconds / 60) }

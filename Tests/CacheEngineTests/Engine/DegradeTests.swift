@@ -67,6 +67,8 @@ private final class Answers: CompletionQueue {
         let disk = try #require(fixture.cache.disk)
         try fixture.cache.set([1], forKey: "k")
         fixture.settle()
+        // The writer would open it again.
+        fixture.holdWriter()
         disk.isJournalClosed.store(true, ordering: .sequentiallyConsistent)
         try fixture.cache.set([2], forKey: "k")
         disk.isJournalClosed.store(false, ordering: .sequentiallyConsistent)

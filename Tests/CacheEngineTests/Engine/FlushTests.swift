@@ -156,6 +156,16 @@ import Testing
         try fixture.cache.checkDiskCounters()
     }
 
+    @Test func `a large value that begins after a delayed flush fell due is kept`() throws {
+        let fixture = try EngineFixture { $0.memory.bytesMax = 64 << 10 }
+        let (cache, clock) = (fixture.cache, fixture.clock)
+        cache.flushAll(at: clock.now().advanced(byMilliseconds: 1000), now: clock.now())
+        clock.advance(milliseconds: 1001)
+        let value = [UInt8](repeating: 7, count: 300_000)
+        try cache.set(value, forKey: "k")
+        #expect(cache.value(forKey: "k") == value)
+    }
+
     /// The overtaken store counts as having come before the flush; the other one came after it.
     @Test func `a store that a flush overtook leaves alone what was stored after the flush`() throws {
         let fixture = try EngineFixture()

@@ -338,6 +338,13 @@ extension Journal {
         #expect(journal.setBarred(true, syncs: true))
         #expect(try reopened())
         let barred = try bench.bytes()
+        for bit in 0..<64 {
+            var flipped = barred
+            flipped[40 + bit / 8] ^= 1 << (bit % 8)
+            try bench.write(flipped)
+            #expect(try reopened(), "bit \(bit)")
+        }
+        try bench.write(barred)
         // After a reboot the records are not believed; that some are missing still is.
         #expect(try reopened(boot: JournalBench.boot + 1))
         try bench.write(barred)
