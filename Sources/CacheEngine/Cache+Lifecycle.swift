@@ -30,7 +30,7 @@ extension Cache {
         if let problem = options.problem { throw .invalidOption(problem) }
         let events = EventLog()
         guard let diskOptions = options.disk else {
-            let seed = SystemRandomNumberGenerator.seed()
+            let seed = SystemRandomNumberGenerator.word()
             let memory = MemoryTier(options.memory, seed: seed, clock: clock, events: events)
             let cache = Cache(
                 options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
@@ -133,8 +133,8 @@ extension Cache {
 }
 
 extension SystemRandomNumberGenerator {
-    /// A random hash seed.
-    static func seed() -> UInt64 {
+    /// 64 random bits.
+    static func word() -> UInt64 {
         var generator = SystemRandomNumberGenerator()
         return generator.next()
     }

@@ -64,7 +64,7 @@ extension StoreDirectory {
         case .discarded: try moveStoreAside(Self.discardedPrefix, epoch: epoch)
         }
         if format == nil {
-            let new = StoreFormat(seed: former?.hashSeed ?? UInt64.random(in: .min ... .max))
+            let new = StoreFormat(seed: former?.hashSeed ?? SystemRandomNumberGenerator.word())
             try write(new)
             format = new
         }
@@ -149,10 +149,15 @@ extension StoreDirectory {
         return .discarded("an unclean reboot with durability process")
     }
 
+    /// A random number from 2^21 to below 2^22: nobody starts a store so often, and many more epochs come after it.
+    private static func epochWithoutAnchor() -> UInt32 {
+        1 << 21 | UInt32(truncatingIfNeeded: SystemRandomNumberGenerator.word()) >> 11
+    }
+
     /// One more than the last; without an anchor, far above whatever it may have been.
     private func nextEpoch(after found: StoreAnchor?, isFirst: Bool) throws(StoreError) -> UInt32 {
         let epoch =
-            if let found { found.epoch + 1 } else if isFirst { UInt32(1) } else { UInt32.random(in: 1 << 21..<1 << 22) }
+            if let found { found.epoch + 1 } else if isFirst { UInt32(1) } else { Self.epochWithoutAnchor() }
         guard epoch <= StoreAnchor.epochMax else {
             throw .notOurs("\(root.path): the epochs are used up; remove the directory to begin anew")
         }
