@@ -29,7 +29,7 @@ extension Cache {
     ) throws(CacheError) -> (cache: Cache, start: DiskStart?) {
         if let problem = options.problem { throw .invalidOption(problem) }
         let events = EventLog()
-        guard let diskOptions = options.disk else {
+        guard var diskOptions = options.disk else {
             let seed = SystemRandomNumberGenerator.word()
             let memory = MemoryTier(options.memory, seed: seed, clock: clock, events: events)
             let cache = Cache(
@@ -37,6 +37,7 @@ extension Cache {
                 background: Background(), flushAt: .never)
             return (cache, nil)
         }
+        diskOptions.indexCacheBytes = options.memory.indexCacheBytes
         let start = try DiskStart(diskOptions)
         let memory = MemoryTier(options.memory, seed: start.directory.hashSeed, clock: clock, events: events)
         let disk = DiskTier(start, options: diskOptions, memory: memory, onState: onDiskState)

@@ -49,6 +49,11 @@ public struct MemoryOptions: Sendable {
     /// Number of shards, a power of two; nil: chosen from the limit and the number of cores.
     public var shards: Int?
 
+    /// Page cache of the disk writer's connection to the index, in bytes: an eighth of the memory limit, 2 to 16 MiB.
+    ///
+    /// It comes on top of the limit, so a small memory tier has a small one.
+    var indexCacheBytes: Int { min(max((bytesMax ?? .max) / 8, 2 << 20), 16 << 20) }
+
     /// The defaults.
     public init() {}
 }
@@ -127,6 +132,9 @@ public struct DiskOptions: Sendable {
     public var readers = 2
     /// How often the disk writer trims when nothing else wakes it, in milliseconds.
     public var trimInterval: Int64 = 10_000
+
+    /// Page cache of the writer's connection to the index, in bytes; a reader's is a quarter of that.
+    var indexCacheBytes = 16 << 20
 
     /// How memory is warmed after a start; nil: it is not, and nothing is remembered for it.
     public var warmUp: WarmUpOptions?

@@ -18,7 +18,7 @@ final class DiskReader {
     /// Lookups under way, what their rows say, and who is to be told; empty between jobs.
     private var flights: [Flight] = []
     private var rows: [Row] = []
-    private var news = News()
+    private var news = WaiterNews()
 
     /// Most lookups in one snapshot: the first of them waits for the last.
     private static let lookupsMax = 16
@@ -80,7 +80,11 @@ final class DiskReader {
             store = current
         }
         if index?.isOpen != true {
-            do { index = try IndexReader(location: store.location) } catch { disk.counters.add(to: .readErrors) }
+            do {
+                index = try IndexReader(location: store.location, cacheBytes: disk.options.indexCacheBytes / 4)
+            } catch {
+                disk.counters.add(to: .readErrors)
+            }
         }
         return index
     }
@@ -378,27 +382,4 @@ struct StreamRequest: Sendable {
     let metadata: EntryMetadata
     let extended: [UInt8]
     let waiter: Waiter
-}
-
-/// What waiters are to be told when no lock is held any more.
-private struct News {
-    private var items: [(waiter: Waiter, outcome: CompletionOutcome, flight: Flight?)] = []
-    /// Who has to wait for room in the journal first.
-    var needRoom: [Waiter] = []
-
-    mutating func add(_ waiter: Waiter, _ outcome: CompletionOutcome, _ flight: Flight? = nil) {
-        items.append((waiter, outcome, flight))
-    }
-
-    mutating func add(_ waiters: [Waiter], _ outcome: CompletionOutcome, _ flight: Flight? = nil) {
-        for waiter in waiters { add(waiter, outcome, flight) }
-    }
-
-    /// Tells them, and forgets.
-    mutating func tell(_ disk: DiskTier) {
-        for item in items { item.waiter.complete(item.outcome, flight: item.flight) }
-        items.removeAll(keepingCapacity: true)
-        for waiter in needRoom { disk.whenJournalHasRoom(waiter) }
-        needRoom.removeAll(keepingCapacity: true)
-    }
 }

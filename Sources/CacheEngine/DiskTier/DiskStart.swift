@@ -130,6 +130,7 @@ final class DiskStart: Sendable {
 
     static func indexOptions(_ options: DiskOptions) -> IndexOptions {
         var index = IndexOptions()
+        index.cacheBytes = options.indexCacheBytes
         switch options.durability {
         case .none: index.synchronous = .off
         case .process: index.synchronous = options.afterPowerLoss == .keep ? .normal : .off

@@ -107,11 +107,16 @@ final class FilterKeeper {
     }
 
     private func install(_ finished: Construction) {
-        for (box, shard) in zip(finished.filters, memory.shards) {
-            shard.withLock { $0.installFilter(box.filter.take()) }
-        }
         construction = nil
         isServing = true
+        // More rows may have come while it was built than it was made for.
         isFull = false
+        for (box, shard) in zip(finished.filters, memory.shards) {
+            let isOver = shard.withLock { shard in
+                shard.installFilter(box.filter.take())
+                return shard.filterIsOverfull
+            }
+            if isOver { isFull = true }
+        }
     }
 }

@@ -3,8 +3,8 @@
 // A blocked fingerprint table. A hash names one bucket of 32 slots (one cache line) and a 16-bit fingerprint, which is
 // put into any free slot of that bucket. No false negatives: every row's fingerprint is inserted exactly once and
 // removed exactly once. False positives: at most 32 / 65,535 of the misses. A bucket that overflowed says "maybe" for
-// ever; at the load at which `FilterKeeper` builds a larger table that is less than one bucket in a hundred. At 2 bytes
-// a slot and a load between 1/3 and 2/3 that is 3 to 6 bytes per row. Belongs to one shard, under its lock, or to its
+// ever; at the load at which `FilterKeeper` builds a larger table that is one bucket in ten thousand. At 2 bytes a slot
+// and a load between 1/5 and 1/2 that is 4 to 10 bytes per row. Belongs to one shard, under its lock, or to its
 // builder.
 
 import Primitives
@@ -34,8 +34,8 @@ struct ResidencyFilter: ~Copyable {
 
     deinit { unsafe buckets.deallocate() }
 
-    /// Hashes beyond which a larger table should be built: two thirds of all slots.
-    var comfortableCount: Int { Int(mask + 1) * Self.slotsPerBucket * 2 / 3 }
+    /// Hashes beyond which a larger table should be built: half of all slots.
+    var comfortableCount: Int { Int(mask + 1) * Self.slotsPerBucket / 2 }
 
     @inline(__always)
     private func bucket(_ hash: UInt64) -> UnsafeMutablePointer<Bucket> { unsafe buckets + Int(hash & mask) }
