@@ -271,10 +271,14 @@ final class DiskWriter {
     }
 
     /// Completes barriers whose writes are durable, and lets those go on who waited for room.
+    ///
+    /// A quarter of the journal is room for any entry, and a few batches away: who waited for more would wait for a
+    /// second of a busy writer's work.
     func settleWaiters() {
         let (tail, head, _) = disk.journal.extent
         let committed = index?.sequence ?? 0
-        let hasRoom = Int(head - tail) <= disk.journal.capacity / 2 || disk.isJournalClosed.load(ordering: .relaxed)
+        let isClosed = disk.isJournalClosed.load(ordering: .relaxed)
+        let hasRoom = isClosed || Int(head - tail) <= disk.journal.capacity / 4 * 3
         let now = memory.clock.now()
         let (ready, goes, waits): ([Waiter], [Waiter], Bool) = disk.inbox.withLock { inbox in
             let ready = inbox.barriers.filter { $0.sequence <= committed }.map(\.waiter)
