@@ -66,7 +66,7 @@ final class Connection {
     private var isScheduled = false
     var isLingering = false
     private var isClosed = false
-    private var isCloseTold = false
+    var isCloseTold = false
 
     // For the deadlines.
     let card: ConnectionCard
@@ -372,38 +372,6 @@ final class Connection {
         if count == 0 { hasClientFinished = true }
         // A stopping daemon waits only for clients that were just sending.
         if count == 0 || (errno != EAGAIN && errno != EINTR) || worker.isDraining { close(&turn) }
-    }
-
-    private func logFatal() {
-        guard let fatal = session.fatal else { return }
-        if fatal == .binaryProtocol {
-            worker.counters.add(.binaryRejected)
-            worker.service.noteBinaryClient(of: PeerAddress(fd))
-        }
-        worker.service.log.write(
-            .info, "framing lost", ["peer": "\(PeerAddress(fd))", "reason": "\(fatal.reason)"])
-    }
-
-    /// Tells those who watch connections that this one ends, once.
-    func tellClosed(_ reason: CloseReason) {
-        guard !isCloseTold else { return }
-        isCloseTold = true
-        tell(closed: reason)
-    }
-
-    private func tell(closed reason: CloseReason?) {
-        let service = worker.service
-        guard service.watchers.observation.includes(.connectionEvents) else { return }
-        let peer = PeerAddress(fd)
-        let watched = WatchedPeer(host: peer.host, port: peer.portNumber, descriptor: fd)
-        service.watchers.publish(.connectionEvents, at: service.cache.clock.wall()) {
-            $0.appendWatchedConnection(watched, closed: reason)
-        }
-    }
-
-    func note(_ event: String) {
-        let log = worker.service.log
-        if log.isOn(.info) { log.write(.info, event, ["connection": "\(id)", "peer": "\(PeerAddress(fd))"]) }
     }
 
     /// Closes now.
