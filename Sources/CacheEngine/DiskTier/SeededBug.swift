@@ -57,6 +57,8 @@
         case sweepTakesNewFiles = "sweep_takes_new_files"
         /// A deadline from the disk is believed though the clock was set back since.
         case clockTrusted = "clock_trusted"
+        /// A lookup uses the snapshot at hand, however many commits there were since.
+        case snapshotKept = "snapshot_kept"
 
         private static let windowMilliseconds: Int32 = 5
 
