@@ -79,7 +79,7 @@ extension Run {
             default: break
             }
             trace("room, failures \(failures)")
-        case .damage: for _ in 0...random.below(3) { damage() }
+        case .damage: for _ in 0...random.below(3) { if random.isOne(in: 2) { damage() } else { damageValue() } }
         }
     }
 
@@ -111,13 +111,29 @@ extension Run {
         sim_flip(Int64(index), offset, UInt32(random.below(8)))
     }
 
+    /// Flips a bit in a value, where it is: most of a file is not read again before it is written.
+    private func damageValue() {
+        let key = keys[random.below(keys.count)].name
+        let places = files.indices.compactMap { index -> (index: Int, offset: Int64)? in
+            let found = sim_seek(Int64(index), "\(key):", Int64(random.below(max(1, Int(files[index].bytes)))))
+            return found < 0 || files[index].name.hasSuffix("-shm") ? nil : (index, found)
+        }
+        guard !places.isEmpty else { return }
+        let (index, offset) = places[random.below(places.count)]
+        trace("flip a value of \(key): \(files[index].name) \(offset)")
+        for key in keys { key.note("\(time) flip a value in \(files[index].name) at \(offset)") }
+        counts.flips += 1
+        sim_flip(Int64(index), offset + Int64(key.utf8.count) + Int64(random.below(4)), UInt32(random.below(8)))
+    }
+
     /// What happens to a disk while nobody uses it.
     func damageAtRest() {
         guard plan.faults == .damage else { return }
-        switch random.below(4) {
+        switch random.below(7) {
         case 0: for _ in 0..<6 { damage(of: "journal") }
         case 1: for _ in 0..<6 { damage(of: "index.db") }
-        case 2:
+        case 2, 3: for _ in 0...random.below(4) { damageValue() }
+        case 4, 5:
             guard let index = files.firstIndex(where: { $0.name == "index.db-wal" }) else { return }
             trace("the log is lost")
             for key in keys { key.note("\(time) the log is lost") }
