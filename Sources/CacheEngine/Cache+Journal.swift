@@ -96,7 +96,9 @@ extension Cache {
         #endif
         let write = shard.pending.find(memory.hash(block))
         if write?.kind == .entry, let write {
-            return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
+            // One that is damaged takes the store along anyway.
+            guard let record = disk.journal.wholeRecord(at: write.position) else { return true }
+            return journalAgain(block, record.header, &shard, disk)
         }
         if isOnlyInMemory(block, write) { return true }
         var header = JournalHeader(kind: .touch)

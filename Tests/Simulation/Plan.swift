@@ -82,7 +82,7 @@ struct Plan {
         var random = SeededRandom(seed: seed &* 0x9e37_79b9 &+ 77)
         clients = 1 + random.below(4)
         keys = 2 + random.below(8)
-        faults = random.isOne(in: 2) ? .none : FaultKind.allCases[random.below(4)]
+        faults = random.isOne(in: 2) ? .none : FaultKind.allCases[1 + random.below(3)]
         if let wanted { faults = wanted }
         jumps = random.isOne(in: 8)
         kills = [0, 4, 8, 20][random.below(4)]
@@ -101,7 +101,7 @@ struct Plan {
             return
         }
         options.disk = disk(directory, &random)
-        theme = Theme.allCases[random.below(Theme.allCases.count)]
+        if random.isOne(in: 2) { theme = Theme.allCases[random.below(Theme.allCases.count)] }
         follow(theme, &random)
     }
 
@@ -135,7 +135,9 @@ struct Plan {
     /// Gives faults the time and the occasions that they need.
     private mutating func favourFaults() {
         kills = max(kills, 8)
-        stops = max(stops, 4)
+        // Damage is found in a store that is used again, and most of it by reading from disk what a stop has put there.
+        stops = max(stops, faults == .damage ? 14 : 4)
+        if faults == .damage { powerCuts = false }
         weights = zip(StepKind.allCases, weights).map { kind, weight in
             kind == .period || kind == .fault || kind == .end ? weight * 3 : weight
         }
@@ -149,7 +151,7 @@ struct Plan {
         disk.inlineBytesMax = [200, 2000, 20 << 10][random.below(3)]
         disk.readers = 1 + random.below(2)
         disk.trimInterval = [50, 1000, 10_000][random.below(3)]
-        disk.durability = [.none, .process, .process, .always][random.below(4)]
+        disk.durability = [faults == .damage ? .process : .none, .process, .process, .always][random.below(4)]
         disk.afterPowerLoss = random.isOne(in: 4) ? .keep : .discard
         if random.isOne(in: 4) {
             disk.bytesMax = 4 << 20

@@ -90,6 +90,7 @@ extension Run {
             defer { isCalm = false }
             isStarting = true
             let begin = trueClock
+            storeTime.attempts += 1
             defer { isStarting = false }
             do {
                 daemon = try SimulatedDaemon(plan.options, clock)

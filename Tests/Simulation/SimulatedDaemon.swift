@@ -92,6 +92,8 @@ final class SimulatedDaemon {
         cache.writeOutMemory()
         if let disk = cache.disk, let writer {
             disk.refuseJobs()
+            // Nobody else takes this reader's turns meanwhile.
+            isReading[0] = true
             while let job = disk.jobAtHand() { readers[0].serve(job) }
             for reader in readers { reader.close() }
             disk.inbox.update { $0.isStopping = true }

@@ -12,6 +12,8 @@ struct StoreTimeModel {
     /// The true time that the anchor has surely seen, and the boot in which the store's time was taken.
     var seen: Int64 = 0
     var boot = 1
+    /// Starts since the last one that succeeded.
+    var attempts = 0
 
     /// What a start in `boot` at the true time `now` may take for a store that was there.
     func allowed(boot: Int, now: Int64) -> ClosedRange<Int64> {
@@ -28,9 +30,9 @@ extension Run {
         let isResumed = daemon.report.hasPrefix("resumed")
         let allowed = storeTime.allowed(boot: boots, now: trueClock)
         trace("the store's clock is ahead by \(ahead)")
-        // A new store begins with civil time, also in place of one that was given up, unless that was noticed late. A
-        // bit that flips in one slot of the anchor leaves an older one.
-        let isNew = !isResumed && ahead == storeTime.civil
+        // A new store begins with civil time, also in place of one that was given up, unless that was noticed late; one
+        // that a start has made which failed is resumed. A bit that flips in one slot of the anchor leaves an older one.
+        let isNew = ahead == storeTime.civil && (!isResumed || storeTime.attempts > 1)
         let mayBeOld = plan.faults == .damage && ahead <= allowed.upperBound
         guard isNew || mayBeOld || allowed.contains(ahead) else {
             throw Wrong(description: "the store's clock is ahead by \(ahead), not by \(allowed)")
@@ -39,6 +41,7 @@ extension Run {
             for key in keys { key.postpone(storeTime.store - ahead) }
             postponeFlushes(storeTime.store - ahead)
         }
+        storeTime.attempts = 0
         storeTime.store = ahead
         storeTime.boot = boots
         storeTime.seen = begin

@@ -127,9 +127,11 @@ extension Cache {
                 guard let write = shard.pending.find(hash) else { return .onDisk(touched: nil) }
                 switch write.kind {
                 case .deletion, .barred: return .known(nil)
-                case .touch: return .onDisk(touched: disk.journal.record(at: write.position).header)
-                case .entry: return .known(unsafe journalled(disk.journal.record(at: write.position), key, now))
+                case .touch, .entry: break
                 }
+                guard let record = disk.journal.wholeRecord(at: write.position) else { return .known(nil) }
+                if write.kind == .touch { return .onDisk(touched: record.header) }
+                return .known(unsafe journalled(record, key, now))
             }
             return (hash, sighting)
         }

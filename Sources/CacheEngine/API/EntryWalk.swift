@@ -173,7 +173,7 @@ public final class EntryWalk: Sendable {
         var metadata = row.metadata
         if let write = shard.pending.find(row.hash) {
             if write.kind == .deletion || write.kind == .barred { return nil }
-            let record = disk.journal.record(at: write.position)
+            guard let record = disk.journal.wholeRecord(at: write.position) else { return nil }
             guard unsafe record.key.elementsEqual(row.key) else { return nil }
             let header = record.header
             if write.kind == .entry { metadata = EntryMetadata(header) }

@@ -188,7 +188,11 @@ extension Shard {
     /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
     private func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
         guard let write = pending.find(hash(block)), write.kind == .touch else { return }
-        let header = disk.journal.record(at: write.position).header
+        guard let header = disk.journal.wholeRecord(at: write.position)?.header else {
+            // Nobody knows how long it is to live.
+            block.deadline = Instant(milliseconds: 0)
+            return
+        }
         block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
         block.cas = header.cas
         block.marks = EntryMarks(rawValue: header.marks).union(block.marks.intersection([.stub, .onDisk]))
