@@ -7,6 +7,12 @@ extension OptionSpec {
     /// Every option, in the order of the sample configuration.
     static let table: [OptionSpec] = network + access + tls + memory + disk + life + log
 
+    /// The options by name.
+    static let named = Dictionary(uniqueKeysWithValues: table.map { ($0.name, $0) })
+
+    /// The sections that exist; the empty one is what stands above the first.
+    static let sections = Set(table.map(\.section))
+
     private static let year = TimeSpan.seconds(365 * 86_400)
     private static let anySpan = TimeSpan.seconds(1)...TimeSpan.seconds(100 * 365 * 86_400)
     private static let entryCounts = 1...1_000_000_000_000
