@@ -95,6 +95,8 @@ final class Conversation {
     var stall: Stall { session.stall }
     var isClosing: Bool { session.stall == .closing }
     var openReads: Int { session.replies.openReads }
+    /// Bytes of values that replies in line refer to, and of memory that they hold beside.
+    var queuedBytes: Int { session.replies.referencedBytes + session.replies.heldBytes }
     var unconsumedBytes: Int { input.count }
     var wantsBody: Bool { !session.bodyRoom().isEmpty }
     func count(_ counter: Counter) -> UInt64 { counters.read(counter) }

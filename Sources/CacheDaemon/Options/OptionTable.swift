@@ -62,6 +62,13 @@ extension OptionSpec {
             "send_timeout", flag: "send-timeout", .network, .span(\.sendTimeout, second...hour), reloads: true,
             "Close connections that take none of their replies for so long."),
         .option(
+            "client_memory", flag: "client-memory", .network, .size(\.clientBytesMax, 1 << 20...1 << 44), reloads: true,
+            "Bytes that all connections may hold for replies not taken and requests not complete.",
+            """
+            From half of it on a connection is served little at a time; at the limit those are closed that have waited \
+            for the longest. Beside `memory.limit`.
+            """),
+        .option(
             "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
             reloads: true, "Listen for other machines without TLS or authentication.",
             "Only where the network keeps strangers out: whoever connects can read, change and empty the cache.",
