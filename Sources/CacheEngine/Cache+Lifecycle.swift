@@ -30,7 +30,7 @@ extension Cache {
         if let problem = options.problem { throw .invalidOption(problem) }
         let events = EventLog()
         guard var diskOptions = options.disk else {
-            let seed = SystemRandomNumberGenerator.word()
+            let seed = KernelRandom.word()
             let memory = MemoryTier(options.memory, seed: seed, clock: StoreClock(clock), events: events)
             let cache = Cache(
                 options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
@@ -132,13 +132,5 @@ extension Cache {
         writeOutMemory()
         disk?.stop()
         memory.setDemoter(nil)
-    }
-}
-
-extension SystemRandomNumberGenerator {
-    /// 64 random bits.
-    static func word() -> UInt64 {
-        var generator = SystemRandomNumberGenerator()
-        return generator.next()
     }
 }

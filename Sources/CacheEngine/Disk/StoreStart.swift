@@ -64,7 +64,7 @@ extension StoreDirectory {
         case .discarded: try moveStoreAside(Self.discardedPrefix, epoch: epoch)
         }
         if format == nil {
-            let new = StoreFormat(seed: former?.hashSeed ?? SystemRandomNumberGenerator.word())
+            let new = StoreFormat(seed: former?.hashSeed ?? KernelRandom.word())
             try write(new)
             format = new
         }
@@ -163,7 +163,7 @@ extension StoreDirectory {
 
     /// A random number from 2^21 to below 2^22: nobody starts a store so often, and many more epochs come after it.
     private static func epochWithoutAnchor() -> UInt32 {
-        1 << 21 | UInt32(truncatingIfNeeded: SystemRandomNumberGenerator.word()) >> 11
+        1 << 21 | UInt32(truncatingIfNeeded: KernelRandom.word()) >> 11
     }
 
     /// One more than the last; without an anchor, far above whatever it may have been.
