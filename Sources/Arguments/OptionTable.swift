@@ -66,6 +66,19 @@ public struct OptionTable<Tag: Sendable>: Sendable {
     public let footer: String
     /// Words that may stand without an option, for completion.
     public let operands: [String]
+    /// All options, in order.
+    public let options: [Option<Tag>]
+    /// The long names, of those that have one, with their places in `options`.
+    let longNames: [LongName]
+    /// The short letters with their places in `options`.
+    let letters: [(letter: Character, place: Int)]
+
+    /// A long name without dashes.
+    struct LongName: Sendable {
+        let name: String
+        let place: Int
+        let takesValue: Bool
+    }
 
     /// Makes a table; no name may occur twice.
     public init(
@@ -79,10 +92,12 @@ public struct OptionTable<Tag: Sendable>: Sendable {
         self.footer = footer
         self.operands = operands
         let options = groups.flatMap(\.options)
+        self.options = options
+        longNames = options.enumerated().compactMap { place, option in
+            option.long.map { LongName(name: $0, place: place, takesValue: option.valueName != nil) }
+        }
+        letters = options.enumerated().compactMap { place, option in option.short.map { ($0, place) } }
         let names = options.compactMap { $0.long.map { "--\($0)" } } + options.compactMap { $0.short.map { "-\($0)" } }
         precondition(Set(names).count == names.count, "a name occurs twice in the option table")
     }
-
-    /// All options, in order.
-    public var options: [Option<Tag>] { groups.flatMap(\.options) }
 }

@@ -36,44 +36,39 @@ extension OptionTable {
     ///
     /// - Throws: `ArgumentsError` for the first thing that is wrong.
     public func parse(_ arguments: [String]) throws(ArgumentsError) -> ParsedArguments<Tag> {
-        let options = self.options
-        let result: Result<ParsedArguments<Tag>, ArgumentsError> = getoptLock.withLock { _ in
-            Self.run(program: program, options: options, arguments: arguments)
-        }
+        let result: Result<ParsedArguments<Tag>, ArgumentsError> = getoptLock.withLock { _ in run(arguments) }
         return try result.get()
     }
 
-    private static func run(
-        program: String, options: [Option<Tag>], arguments: [String]
-    ) -> Result<ParsedArguments<Tag>, ArgumentsError> {
+    private func run(_ arguments: [String]) -> Result<ParsedArguments<Tag>, ArgumentsError> {
         let strings = CStrings([program] + arguments)
-        let names = CStrings(options.map { $0.long ?? "" })
+        let names = CStrings(longNames.map(\.name))
         // A leading colon asks for ':' instead of '?' where a value is missing.
-        let letters =
-            ":"
-            + options.compactMap { option in
-                option.short.map { "\($0)\(option.valueName == nil ? "" : ":")" }
-            }.joined()
+        var accepted = ":"
+        for (letter, place) in letters {
+            accepted.append(letter)
+            if options[place].valueName != nil { accepted += ":" }
+        }
         // SAFETY: `names` outlives `longOptions`, and `strings` every use of argv; getopt permutes the pointer array
         // only, which belongs to `strings`.
         var longOptions: [option] = unsafe []
-        for (index, entry) in options.enumerated() where entry.long != nil {
-            let code = longBase + Int32(index)
+        for (index, long) in longNames.enumerated() {
+            let code = longBase + Int32(long.place)
             unsafe longOptions.append(
-                option(name: names[index], has_arg: entry.valueName == nil ? 0 : 1, flag: nil, val: code))
+                option(name: names[index], has_arg: long.takesValue ? 1 : 0, flag: nil, val: code))
         }
         unsafe longOptions.append(option())
         getopt_restart()
         var occurrences: [ParsedArguments<Tag>.Occurrence] = []
         while true {
-            let code = unsafe getopt_long(strings.count, strings.base, letters, longOptions, nil)
+            let code = unsafe getopt_long(strings.count, strings.base, accepted, longOptions, nil)
             if code == -1 { break }
-            guard code != 63, code != 58, let entry = find(code, in: options) else {
+            guard code != 63, code != 58, let entry = find(code) else {
                 // getopt works in bytes: amid a letter of several bytes, it has not moved past the argument yet.
                 let culprit = getopt_culprit()
                 let amidLetter = culprit < 0 || (culprit >= 128 && culprit < longBase)
                 let argument = strings.text(getopt_index() - (amidLetter ? 0 : 1))
-                return .failure(refusal(of: culprit, argument: argument, options: options))
+                return .failure(refusal(of: culprit, argument: argument))
             }
             let value = unsafe entry.valueName == nil ? nil : getopt_value().map { unsafe String(cString: $0) }
             occurrences.append(.init(option: entry, value: value))
@@ -82,15 +77,15 @@ extension OptionTable {
         return .success(ParsedArguments(occurrences: occurrences, operands: operands))
     }
 
-    private static func find(_ code: Int32, in options: [Option<Tag>]) -> Option<Tag>? {
+    private func find(_ code: Int32) -> Option<Tag>? {
         if code >= longBase { return options[Int(code - longBase)] }
         guard let byte = UInt8(exactly: code) else { return nil }
-        return options.first { $0.short?.asciiValue == byte }
+        return letters.first { $0.letter.asciiValue == byte }.map { options[$0.place] }
     }
 
     /// What was wrong, from getopt's `optopt` and the argument it stopped at.
-    private static func refusal(of culprit: Int32, argument: String, options: [Option<Tag>]) -> ArgumentsError {
-        let known = culprit == 0 ? nil : find(culprit, in: options)
+    private func refusal(of culprit: Int32, argument: String) -> ArgumentsError {
+        let known = culprit == 0 ? nil : find(culprit)
         if let known, let valueName = known.valueName {
             // A short name is what the user typed, even where a long one exists.
             let name = culprit < longBase ? "-\(known.short.map(String.init) ?? "")" : known.name
@@ -102,13 +97,18 @@ extension OptionTable {
             return .unknownOption(letter ?? argument, nearest: nil)
         }
         let typed = String(argument.prefix { $0 != "=" })
-        let names = options.compactMap { $0.long.map { "--\($0)" } }
+        let names = longNames.map { "--\($0.name)" }
         let candidates = names.filter { $0.hasPrefix(typed) }
         if candidates.count > 1 { return .ambiguousOption(typed, candidates: candidates) }
-        let nearest = names.map { ($0, editDistance($0, typed)) }.min { $0.1 < $1.1 }
-        return .unknownOption(typed, nearest: nearest.flatMap { $0.1 <= 2 ? $0.0 : nil })
+        // The distance is at least the difference in length, so that long words need not be compared at all.
+        let nearest = names.filter { abs($0.utf8.count - typed.utf8.count) <= distanceMax }
+            .map { ($0, editDistance($0, typed)) }.min { $0.1 < $1.1 }
+        return .unknownOption(typed, nearest: nearest.flatMap { $0.1 <= distanceMax ? $0.0 : nil })
     }
 }
+
+/// How far a name may be from what was typed to be meant.
+private let distanceMax = 2
 
 /// Insertions, deletions and substitutions from `left` to `right` (Levenshtein), for "did you mean".
 private func editDistance(_ left: String, _ right: String) -> Int {

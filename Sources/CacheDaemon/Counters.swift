@@ -16,7 +16,7 @@ enum Counter: Int, CaseIterable, Sendable {
     case valuesTooLarge, valuesWithoutMemory
     case bytesRead, bytesWritten
     case connectionsOpened, connectionsClosed, connectionsRejected, binaryRejected
-    case idleKicks, requestTimeouts, sendTimeouts, yields
+    case idleKicks, requestTimeouts, sendTimeouts, memoryKicks, yields
     case tlsHandshakes, tlsHandshakeErrors, handshakeTimeouts, handshakesDelayed, tlsProtocolErrors
     case listenPauses
     case loginCommands, loginFailures, loginTimeouts, requestsNotPermitted

@@ -53,6 +53,8 @@ final class Service: Sendable {
     private let cards = Guarded([Int32: ConnectionCard](), rank: .leaf)
     /// Guards the engine's events for watchers of evictions; nil while there are none.
     private let evictions = Guarded<CacheObservation?>(nil, rank: .lifecycle)
+    /// What connections hold.
+    let clientMemory: ClientMemory
     let watchers: WatchHub
     let telemetry: Telemetry
     let history = History()
@@ -84,6 +86,7 @@ final class Service: Sendable {
         self.watchers = watchers
         self.authenticator = authenticator
         self.cache = cache
+        clientMemory = ClientMemory(cache, bytesMax: settings.clientBytesMax)
         self.log = log
         self.control = control
         limits = ProtocolLimits(valueBytesMax: settings.entryBytesMax)
@@ -116,6 +119,7 @@ final class Service: Sendable {
         loginLimit.store(settings.access.loginTimeout.milliseconds, ordering: .relaxed)
         handshakeLimit.store(Self.handshakesPerWorker(settings), ordering: .relaxed)
         connectionLimit.store(settings.connectionsMax, ordering: .relaxed)
+        clientMemory.bytesMax = settings.clientBytesMax
         log.setLevel(settings.logLevel)
         telemetry.slow.setThreshold(settings.slowThreshold)
     }

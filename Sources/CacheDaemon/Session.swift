@@ -163,6 +163,9 @@ struct Session: ~Copyable {
         return consumed
     }
 
+    /// Whether a value is on its way in.
+    var isReceivingValue: Bool { if case .body = phase { true } else { false } }
+
     /// Whether no request is under way.
     var isBetweenRequests: Bool {
         switch phase {
@@ -230,8 +233,8 @@ struct Session: ~Copyable {
     func stallBeforeNext(_ turn: borrowing Turn) -> Stall? {
         if turn.requestsLeft <= 0 { return .turn }
         if turn.output.isFull { return .output }
-        if replies.isFull { return .slots }
-        return nil
+        if replies.isEmpty { return nil }
+        return replies.isFull || turn.isMemoryScarce ? .slots : nil
     }
 
     /// Logs a request's line, cut and escaped.
@@ -287,6 +290,14 @@ struct Session: ~Copyable {
     /// Moves replies that waited and are complete now into the output, which must be empty.
     mutating func sendReady(_ turn: inout Turn) {
         guard !replies.isEmpty else { return }
+        moveReady(turn: &turn)
+        while !turn.output.isFull, let (slot, number) = replies.takeDeferredFront() {
+            askAgain(slot, number, turn)
+            moveReady(turn: &turn)
+        }
+    }
+
+    private mutating func moveReady(turn: inout Turn) {
         let (id, completions) = (id, turn.completions)
         replies.moveReady(to: &turn.output) { stream, number in
             stream.requestNext(Waiter(queue: completions, token: Token(connection: id, number: number).bits))

@@ -26,6 +26,7 @@ final class BodyBudget: Sendable {
 
     var usedBytes: Int { state.withLock { $0.used } }
     var waits: Int { state.withLock { $0.waits } }
+    var hasWaiters: Bool { state.withLock { !$0.waiters.isEmpty } }
 
     /// Whether a value of `bytes` may begin; if not, `waiter` gets `.retry` when it is worth asking again.
     func mayBegin(_ bytes: Int, _ waiter: @autoclosure () -> Waiter) -> Bool {
@@ -72,6 +73,9 @@ final class BodyCharge: Sendable {
 extension Cache {
     /// Values below this may always be received.
     public static var smallBodyBytes: Int { BodyBudget.countedBytesMin }
+
+    /// Whether a value waits until others, which are on their way in, have come.
+    public var hasWaitingBodies: Bool { bodies.hasWaiters }
 
     /// Whether a value of `bytes` may be received now; if not, `waiter` gets `.retry` when it is worth asking again.
     ///

@@ -117,6 +117,9 @@ public struct StreamedValue: Sendable {
     let key: [UInt8]
     let metadata: EntryMetadata
     let extended: [UInt8]
+
+    /// Bytes of the value.
+    public var valueBytes: Int { metadata.valueBytes }
 }
 
 /// Answer of `Cache.edit`.

@@ -5,6 +5,7 @@ import CacheEngine
 import Foundation
 import Primitives
 import Protocol
+import TestSupport
 
 @testable import CacheDaemon
 
@@ -20,7 +21,7 @@ final class HeldCompletions: CompletionQueue, ConnectionWaker, LoginReceiver {
 
     /// Waits until there are `count`, and takes them, in the order of their tokens.
     func take(_ count: Int) -> [Completion] {
-        let taken: [Completion]? = completions.wait(milliseconds: 10_000) { waiting in
+        let taken: [Completion]? = completions.wait(milliseconds: 10_000 * Int64(patience)) { waiting in
             guard waiting.count >= count else { return nil }
             let taken = Array(waiting.prefix(count))
             waiting.removeFirst(count)
@@ -94,6 +95,8 @@ final class Conversation {
     var stall: Stall { session.stall }
     var isClosing: Bool { session.stall == .closing }
     var openReads: Int { session.replies.openReads }
+    /// Bytes of values that replies in line refer to, and of memory that they hold beside.
+    var queuedBytes: Int { session.replies.referencedBytes + session.replies.heldBytes }
     var unconsumedBytes: Int { input.count }
     var wantsBody: Bool { !session.bodyRoom().isEmpty }
     func count(_ counter: Counter) -> UInt64 { counters.read(counter) }

@@ -42,6 +42,7 @@ struct OptionCase: CustomStringConvertible, Sendable {
             $0.requestBytesPerSecondMin == 9 << 10
         },
         .init("send_timeout", ["--send-timeout", "2m"], file: "2m") { $0.sendTimeout == .seconds(120) },
+        .init("client_memory", ["--client-memory", "9MiB"], file: "9MiB") { $0.clientBytesMax == 9 << 20 },
         .init("allow_insecure", ["--allow-insecure"], file: "yes") { $0.allowsInsecure },
         .init("max_entry", ["-I", "2m"], file: "2 MiB") { $0.entryBytesMax == 2 << 20 },
         .init("shutdown_command", ["-A"], file: "yes") { $0.acceptsShutdownCommand },

@@ -17,6 +17,8 @@ struct SimulationTests {
     @Test("a seed gives the same trace in each process, whatever ran before")
     func repeats() throws {
         let many = try simulate(["--seed", "40", "--seeds", "12", "--steps", "300", "--hash"])
+        let again = try simulate(["--seed", "40", "--seeds", "12", "--steps", "300", "--hash"])
+        #expect(many.text == again.text)
         let one = try simulate(["--seed", "51", "--steps", "300", "--hash"])
         let line = one.text.split(separator: "\n").first { $0.hasPrefix("seed 51 hash") }
         let hash = try #require(line)

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 
+import hostile_memory
 from connection import Closed, Connection, store_request
 from report import Skipped, expect, expect_true
 
@@ -155,6 +156,15 @@ class Hostile:
                 self.note(f"never reads: +{most // KIB} KiB, closed after {took:.1f} s, p99 {beside:.2f} ms")
                 expect_true(most <= 2 * MIB, f"400 unread gets of 1 MiB cost {most} bytes")
                 expect_true(took <= (63 if self.long else 6), f"closed after {took:.1f} s")
+
+    def unread_disk_values(self):
+        hostile_memory.unread_disk_values(self, Probe)
+
+    def unread_overwritten_values(self):
+        hostile_memory.unread_overwritten_values(self, Probe)
+
+    def endless_requests(self):
+        hostile_memory.endless_requests(self, Probe)
 
     def flood(self):
         """Five times as many connections as there may be: each one more is told so; the others are served on."""
@@ -439,6 +449,9 @@ class MemoryGroup:
 CHECKS = (
     ("slowloris: requests byte by byte are cut off", "slowloris"),
     ("a client that never reads costs at most 2 MiB and is cut off", "never_reads"),
+    ("many clients that read no values from disk are bounded together", "unread_disk_values"),
+    ("many clients that hold overwritten values are bounded together", "unread_overwritten_values"),
+    ("many requests that never end are bounded together", "endless_requests"),
     ("five times max_connections: a line for each one more", "flood"),
     ("64 descriptors: fewer connections, not one", "few_descriptors"),
     ("descriptors run out: no spin, and accepting goes on by itself", "descriptors_run_out"),

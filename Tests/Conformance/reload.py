@@ -19,7 +19,8 @@ from service_manager import Manager
 # Values that differ from the defaults.
 CHANGED = {
     "max_connections": "77", "idle_timeout": "3h", "request_timeout": "11s", "request_rate_min": "2KiB",
-    "send_timeout": "61s", "allow_insecure": "yes", "auth.timeout": "9s", "memory.limit": "48MiB",
+    "send_timeout": "61s", "client_memory": "63MiB", "allow_insecure": "yes", "auth.timeout": "9s",
+    "memory.limit": "48MiB",
     "memory.entries_max": "12345", "memory.idle_max": "2h", "memory.value_max": "512KiB", "memory.fit_cgroup": "no",
     "disk.limit": "900MiB",
     "disk.entries_max": "54321", "disk.idle_max": "3d", "disk.min_free": "2MiB", "disk.trim_interval": "9s",

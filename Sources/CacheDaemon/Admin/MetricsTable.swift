@@ -224,6 +224,7 @@ struct Metric: Sendable {
                 [
                     "opened": .connectionsOpened, "closed": .connectionsClosed, "refused": .connectionsRejected,
                     "idle": .idleKicks, "request_timeout": .requestTimeouts, "send_timeout": .sendTimeouts,
+                    "memory": .memoryKicks,
                     "binary": .binaryRejected, "accept_pause": .listenPauses, "login_failure": .loginFailures,
                     "login_timeout": .loginTimeouts, "tls_handshake": .tlsHandshakes,
                     "tls_handshake_error": .tlsHandshakeErrors,

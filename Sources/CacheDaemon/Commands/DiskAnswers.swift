@@ -13,6 +13,10 @@ extension Session {
             if case .failed = completion.outcome { return breakOff() }
             return replies.answer(slot, answer)
         }
+        if mustDefer(slot, completion, turn) {
+            slot.answer = .deferred
+            return
+        }
         switch (completion.outcome, slot.purpose) {
         case (.failed, _):
             breakOff()
@@ -28,10 +32,44 @@ extension Session {
         }
     }
 
+    // MARK: Large values in line
+
+    /// Whether an answer is to be let go of until the client has taken the replies before it: the values that a client
+    /// lets wait are bounded, and of files only one is open.
+    private mutating func mustDefer(_ slot: Slot, _ completion: Completion, _ turn: borrowing Turn) -> Bool {
+        let isCrowded = turn.isMemoryScarce || replies.referencedBytes >= Output.referencedBytesMax
+        switch completion.outcome {
+        case .entry(let entry):
+            replies.noteSize(entry.valueBytes)
+            return isCrowded && entry.valueBytes > Output.copiedBytesMax && mayDefer(slot)
+        case .stream(let stream):
+            replies.noteSize(stream.valueBytes)
+            return mayDefer(slot)
+        case .retry:
+            // For a classic command, of a value that only its file has, mostly.
+            return completion.flight == nil && (isCrowded || slot.isClassic) && mayDefer(slot)
+        case .absent, .chunk, .failed:
+            return false
+        }
+    }
+
+    /// Whether a slot's question may be asked later, in its turn: nothing that comes after it changes entries before.
+    func mayDefer(_ slot: Slot) -> Bool { slot.isRead && !slot.isChange && !replies.isFront(slot) }
+
+    /// Asks for a value again, whose turn it is.
+    mutating func askAgain(_ slot: Slot, _ number: UInt32, _ turn: borrowing Turn) {
+        switch slot.purpose {
+        case .value(let key, let includesCAS, let touch):
+            lookAgain(slot, number, ValueWish(key: key, includesCAS: includesCAS, touch: touch), nil, turn)
+        case .meta(let question): lookAgain(slot, number, question, nil, turn)
+        case .commit: break
+        }
+    }
+
     // MARK: get and gat
 
     /// What a slot for a value was asked.
-    private struct ValueWish {
+    fileprivate struct ValueWish {
         let key: [UInt8]
         let includesCAS: Bool
         let touch: Instant?

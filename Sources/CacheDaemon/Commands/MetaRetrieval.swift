@@ -80,7 +80,8 @@ extension Session {
             turn.output.moveTail(from: line, to: &slot.lead)
         }
         let number = replies.append(slot)
-        turn.cache.open(value, waiter: waiter(number, turn))
+        replies.noteSize(value.valueBytes)
+        if mayDefer(slot) { slot.answer = .deferred } else { turn.cache.open(value, waiter: waiter(number, turn)) }
     }
 
     // MARK: Slots
@@ -102,27 +103,36 @@ extension Session {
             turn.counters.add(.getMisses)
             turn.noteWait(.getDiskMiss, since: slot.asked, key: question.key)
             replies.answer(slot, .nothing)
-        case .retry, .entry, .chunk, .failed:
-            // An earlier look may have written a line for a value that has moved since.
-            slot.lead.removeAll()
-            let terms = MetaTerms(request, turn)
-            let look = unsafe question.key.withUnsafeBytes { key in
-                unsafe question.opaque.withUnsafeBytes { opaque in
-                    unsafe terms.look(
-                        turn.cache, key: key, opaque: opaque, flight: completion.flight, hasWaited: true, &slot.lead)
-                }
+        case .retry, .entry, .chunk, .failed: lookAgain(slot, number, question, completion.flight, turn)
+        }
+    }
+
+    /// The engine says that memory may know by now.
+    mutating func lookAgain(
+        _ slot: Slot, _ number: UInt32, _ question: KeptMetaRequest, _ flight: Flight?, _ turn: borrowing Turn
+    ) {
+        // An earlier look may have written a line for a value that has moved since.
+        slot.lead.removeAll()
+        let terms = MetaTerms(question.request, turn)
+        let look = unsafe question.key.withUnsafeBytes { key in
+            unsafe question.opaque.withUnsafeBytes { opaque in
+                unsafe terms.look(
+                    turn.cache, key: key, opaque: opaque, flight: flight, hasWaited: true, &slot.lead)
             }
-            switch look {
-            case .hit, .miss:
-                count(look, of: request, turn)
-                let isHit = if case .hit = look { true } else { false }
-                turn.noteWait(isHit ? .getDisk : .getDiskMiss, since: slot.asked, key: question.key)
-                observe(look, of: question, turn)
-                finish(slot, number, .nothing, isChange: request.changesEntry, turn)
-            case .file(let value, _): turn.cache.open(value, waiter: waiter(number, turn))
-            case .unresolved(let obstacle):
-                overcome(obstacle, question.key, number, turn)
-            }
+        }
+        switch look {
+        case .hit, .miss:
+            replies.noteSize(slot.lead.referencedBytes)
+            count(look, of: question.request, turn)
+            let isHit = if case .hit = look { true } else { false }
+            turn.noteWait(isHit ? .getDisk : .getDiskMiss, since: slot.asked, key: question.key)
+            observe(look, of: question, turn)
+            finish(slot, number, .nothing, isChange: question.request.changesEntry, turn)
+        case .file(let value, _):
+            replies.noteSize(value.valueBytes)
+            if mayDefer(slot) { slot.answer = .deferred } else { turn.cache.open(value, waiter: waiter(number, turn)) }
+        case .unresolved(let obstacle):
+            overcome(obstacle, question.key, number, turn)
         }
     }
 

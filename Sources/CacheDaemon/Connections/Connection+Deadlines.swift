@@ -14,6 +14,8 @@ struct Deadlines: Sendable {
     var requestMilliseconds: Int64 = 10_000
     /// A request is given another second for so many bytes received.
     var requestBytesPerSecondMin: Int64 = 1024
+    /// While others wait for memory to receive their values, a value has to come so many times as fast.
+    static let hurry: Int64 = 64
     /// For a socket to take a byte of its replies.
     var sendMilliseconds: Int64 = 60_000
     /// For a TLS handshake.
@@ -68,7 +70,10 @@ extension Connection {
         } else if !unsent.isEmpty {
             if isOver(card.lastActivity, limits.sendMilliseconds) { kick(.sendTimeouts) }
         } else if partialSince != .never {
-            if isOver(partialSince, limits.requestMilliseconds(afterBytes: partialBytes)) { kick(.requestTimeouts) }
+            // A value that others wait for has to come faster.
+            let holdsOthersUp = session.isReceivingValue && worker.service.cache.hasWaitingBodies
+            let bytes = holdsOthersUp ? partialBytes / Deadlines.hurry : partialBytes
+            if isOver(partialSince, limits.requestMilliseconds(afterBytes: bytes)) { kick(.requestTimeouts) }
         } else if let idle = worker.service.idleTimeout, session.stall == .input, session.replies.isEmpty {
             if isOver(card.lastActivity, idle) { kick(.idleKicks) }
         }

@@ -33,6 +33,7 @@ final class Connection {
         var session: Session
         var input = ByteBuffer()
         var unsent = Output()
+        var held = HeldMemory()
     }
     // SAFETY: allocated in init, freed in deinit. Behind a pointer, so that the run time does not note each of the many
     // accesses of a turn; one action of its worker uses a connection at a time, and none is called from within a turn.
@@ -58,6 +59,11 @@ final class Connection {
         @inline(__always) _read { yield unsafe state.pointee.unsent }
         @inline(__always) _modify { yield unsafe &state.pointee.unsent }
     }
+    /// See Connection+Memory.swift.
+    var held: HeldMemory {
+        @inline(__always) _read { yield unsafe state.pointee.held }
+        @inline(__always) _modify { yield unsafe &state.pointee.held }
+    }
     private(set) var readWatch: Watch?
     private(set) var writeWatch: Watch?
     /// Nothing more will be read: the client said so, or the daemon is stopping.
@@ -68,7 +74,6 @@ final class Connection {
     private var isClosed = false
     var isCloseTold = false
 
-    // For the deadlines.
     let card: ConnectionCard
     var partialSince = Instant.never
     var partialBytes: Int64 = 0
@@ -173,7 +178,7 @@ final class Connection {
     func run(canRead: Bool, _ turn: inout Turn) {
         guard !isClosed, !isLingering, !encryption.isShakingHands else { return }
         turn.begin(descriptor: fd)
-        guard sendLeftover(&turn) else { return }
+        guard sendLeftover(&turn) else { return countHeldMemory(turn.now) }
         session.sendReady(&turn)
         if session.canGoOn, session.stall != .input {
             // SAFETY: a session uses its input only during the call, and the input stays in place meanwhile.
@@ -183,6 +188,7 @@ final class Connection {
         guard !isClosed, send(&turn) else { return }
         turn.end()
         settle(&turn)
+        countHeldMemory(turn.now)
     }
 
     /// Reads once and executes what came.
@@ -250,6 +256,7 @@ final class Connection {
         guard !unsent.isEmpty else { return true }
         guard note(transmit(&unsent), &turn), unsent.isEmpty else { return false }
         unsent.releaseIfEmpty()
+        held.since = turn.now
         writeWatch?.stop()
         return true
     }
@@ -383,6 +390,7 @@ final class Connection {
         tellClosed(worker.isDraining ? .shutdown : hasClientFinished ? .normal : .error)
         turn.output.removeAll()
         session.abandon(turn)
+        releaseHeldMemory()
         readWatch = nil
         writeWatch = nil
         worker.service.unregister(fd: fd)

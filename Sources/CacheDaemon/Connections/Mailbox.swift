@@ -22,6 +22,8 @@ enum Message: Sendable {
     case verdict(LoginVerdict, connection: UInt32)
     /// The file of accounts was read again.
     case accountsChanged
+    /// Connections hold too much memory: some have to go.
+    case memoryExhausted
     /// Finish what is complete, close all connections, end.
     case drain
     /// End now.

@@ -95,6 +95,7 @@ final class Worker {
             to: Turn(service: service, counters: counters, completions: mailbox, reads: reads))
         unsafe readMemory = .allocate(byteCount: Self.readBytes, alignment: 4096)
         wakeWatch = try mailbox.wakeup.watch(on: loop) { [unowned self] in takeMessages() }
+        service.clientMemory.join(mailbox)
         sweep = Timer(loop: loop) { [unowned self] in checkDeadlines() }
         drainTimer = Timer(loop: loop) { [unowned self] in isStopping = true }
         handshakeTimer = Timer(loop: loop) { [unowned self] in admitWaiting() }
@@ -112,6 +113,7 @@ final class Worker {
             handshakeStepsLeft = Self.handshakeStepsMax
             runReady()
             turn.reads?.endTurn()
+            if service.clientMemory.isExhausted { service.clientMemory.tellWorkers() }
             if isStopping || (isDraining && connections.isEmpty) { return .stop }
             return ready.isEmpty ? .wait : .poll
         }
@@ -165,8 +167,28 @@ final class Worker {
         counters.add(.connectionsClosed)
     }
 
+    /// Closes connections whose replies, or requests, have waited for the longest, until memory is not exhausted.
+    private func relieveMemory() {
+        let memory = service.clientMemory
+        guard memory.isExhausted else { return memory.noteLook() }
+        let holders = connections.values.filter { $0.isHolding }.sorted { $0.held.since < $1.held.since }
+        var closed = 0
+        for connection in holders where connection.giveableBytes >= ClientMemory.countedBytesMin {
+            if memory.isRelieved { break }
+            connection.kick(.memoryKicks)
+            closed += 1
+        }
+        // Who finds nothing to close is not to look again before the next sweep.
+        guard closed > 0 else { return }
+        memory.noteLook()
+        service.log.write(
+            .warning, "connections closed for memory",
+            ["count": "\(closed)", "client_memory": "\(ByteSize(bytes: memory.bytesMax))"])
+    }
+
     private func checkDeadlines() {
         let now = service.cache.clock.now()
+        service.clientMemory.noteLook()
         for connection in Array(connections.values) { connection.checkDeadlines(now) }
         guard !connections.isEmpty else { return }
         do throws(EventLoopError) {
@@ -220,6 +242,7 @@ final class Worker {
             case .ping: service.pongs.add(1, ordering: .relaxed)
             case .verdict(let verdict, let connection): connections[connection]?.take(verdict)
             case .accountsChanged: for connection in Array(connections.values) { connection.renewGrant() }
+            case .memoryExhausted: relieveMemory()
             case .drain: drain()
             case .stop: isStopping = true
             }

@@ -16,14 +16,12 @@ enum ConfigText {
             that is absent does not exist; 0 never means "unlimited".
             """)
         var section = ""
-        for spec in OptionSpec.table {
+        for (spec, explanation) in zip(OptionSpec.table, explanations) {
             if spec.section != section {
                 section = spec.section
                 text += "\n[\(section)]\n"
             }
-            let help = spec.fileHelp ?? spec.help
-            text += "\n" + comment(spec.details.isEmpty ? help : "\(help) \(spec.details)")
-            text += facts(spec, defaults)
+            text += explanation
             if given.contains(spec.name) {
                 text += spec.form.show(settings).map { "\(spec.key) = \($0)\n" }.joined()
             } else {
@@ -33,6 +31,16 @@ enum ConfigText {
         }
         return text
     }
+
+    /// What stands above each option; no default depends on the machine in words.
+    private static let explanations: [String] = {
+        let defaults = Launch.defaults(coreCount: 1)
+        return OptionSpec.table.map { spec in
+            let help = spec.fileHelp ?? spec.help
+            let prose = spec.details.isEmpty ? help : "\(help) \(spec.details)"
+            return "\n" + comment(prose) + facts(spec, defaults)
+        }
+    }()
 
     /// The lines below an option's explanation: values, default, flag, when a change takes effect.
     private static func facts(_ spec: OptionSpec, _ defaults: Settings) -> String {
@@ -45,12 +53,17 @@ enum ConfigText {
     private static func comment(_ prose: String) -> String {
         var lines: [String] = []
         var line = "#"
+        // Counted along: `line.count` walks over all of its characters.
+        var width = 1
         for word in prose.split(separator: " ") {
-            if line.count + 1 + word.count > columns {
+            let wordWidth = word.count
+            if width + 1 + wordWidth > columns {
                 lines.append(line)
                 line = "#"
+                width = 1
             }
             line += " " + word
+            width += 1 + wordWidth
         }
         lines.append(line)
         return lines.map { $0 + "\n" }.joined()

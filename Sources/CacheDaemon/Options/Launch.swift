@@ -40,7 +40,7 @@ enum Launch: Equatable, Sendable {
     static func read(_ arguments: [String], environment: [String: String], coreCount: Int) -> Launch {
         let parsed: ParsedArguments<Tag>
         do {
-            parsed = try commandLine(coreCount: coreCount).parse(arguments)
+            parsed = try commandLine.parse(arguments)
         } catch {
             return .refuse(["\(error)", "try --help"])
         }
@@ -54,14 +54,14 @@ enum Launch: Equatable, Sendable {
         var wantsText = false
         for occurrence in parsed.occurrences {
             switch occurrence.option.tag {
-            case .help: return .show(commandLine(coreCount: coreCount).helpText)
+            case .help: return .show(commandLine.helpText)
             case .version: return .show(ProductVersion.line + "\n")
             case .config: configPath = occurrence.value
             case .checkConfig: wantsCheck = true
             case .printConfig: wantsText = true
             case .generate:
                 let wanted = occurrence.value ?? ""
-                guard let text = GeneratedText.make(wanted, table: commandLine(coreCount: 4)) else {
+                guard let text = GeneratedText.make(wanted, table: commandLine) else {
                     return .refuse(["--generate: '\(wanted)' is not \(GeneratedText.names.joined(separator: ", "))"])
                 }
                 return .show(text)
@@ -149,7 +149,7 @@ enum Launch: Equatable, Sendable {
                 draft.apply(spec, flag: occurrence.value, asTyped: occurrence.option.name)
             case .verbose:
                 verbosity += 1
-                guard let level = OptionSpec.table.first(where: { $0.name == "log.level" }) else { continue }
+                guard let level = OptionSpec.named["log.level"] else { continue }
                 draft.apply(level, flag: (verbosity == 1 ? LogLevel.info : .debug).rawValue, asTyped: "-v")
             case .udpPort:
                 if occurrence.value != "0" { draft.note(OptionProblem(.flag("-U"), "UDP is not offered; only 0")) }
@@ -166,8 +166,13 @@ enum Launch: Equatable, Sendable {
 
     // MARK: The command line
 
-    private static func commandLine(coreCount: Int) -> OptionTable<Tag> {
-        let defaults = defaults(coreCount: coreCount)
+    /// Made once.
+    ///
+    /// No default depends on the machine in its text: the number of threads is called "one per core".
+    private static let commandLine = makeCommandLine()
+
+    private static func makeCommandLine() -> OptionTable<Tag> {
+        let defaults = defaults(coreCount: 1)
         let general: [Option<Tag>] = [
             Option(.config, long: "config", value: "FILE", help: "Read this configuration file; flags beat it."),
             Option(.checkConfig, long: "check-config", help: "Check configuration and flags, open nothing, exit."),

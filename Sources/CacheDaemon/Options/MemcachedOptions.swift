@@ -38,7 +38,7 @@ enum MemcachedOption {
         let place = OptionOrigin.flag("-o \(name)")
         // Mode 0 asks for nothing, which is so without authorities.
         if name == "ssl_verify_mode", value == "0" { return }
-        guard let value, let spec = OptionSpec.table.first(where: { $0.name == option }),
+        guard let value, let spec = OptionSpec.named[option],
             let text = words.map({ $0[value] }) ?? value
         else {
             let known = words.map { $0.keys.sorted().joined(separator: ", ") } ?? "a path"
@@ -58,7 +58,7 @@ enum MemcachedOption {
     private static func apply(_ name: String, _ value: String?, to draft: inout SettingsDraft) {
         let place = OptionOrigin.flag("-o \(name)")
         if name == "idle_timeout" {
-            guard let value, let spec = OptionSpec.table.first(where: { $0.name == "idle_timeout" }) else {
+            guard let value, let spec = OptionSpec.named["idle_timeout"] else {
                 return draft.note(OptionProblem(place, "needs seconds, as in -o idle_timeout=60"))
             }
             // memcached: plain seconds, and 0 for never.

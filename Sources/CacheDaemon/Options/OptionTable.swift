@@ -7,6 +7,12 @@ extension OptionSpec {
     /// Every option, in the order of the sample configuration.
     static let table: [OptionSpec] = network + access + tls + memory + disk + life + log
 
+    /// The options by name.
+    static let named = Dictionary(uniqueKeysWithValues: table.map { ($0.name, $0) })
+
+    /// The sections that exist; the empty one is what stands above the first.
+    static let sections = Set(table.map(\.section))
+
     private static let year = TimeSpan.seconds(365 * 86_400)
     private static let anySpan = TimeSpan.seconds(1)...TimeSpan.seconds(100 * 365 * 86_400)
     private static let entryCounts = 1...1_000_000_000_000
@@ -55,6 +61,13 @@ extension OptionSpec {
         .option(
             "send_timeout", flag: "send-timeout", .network, .span(\.sendTimeout, second...hour), reloads: true,
             "Close connections that take none of their replies for so long."),
+        .option(
+            "client_memory", flag: "client-memory", .network, .size(\.clientBytesMax, 1 << 20...1 << 44), reloads: true,
+            "Bytes that all connections may hold for replies not taken and requests not complete.",
+            """
+            From half of it on a connection is served little at a time; at the limit those are closed that have waited \
+            for the longest. Beside `memory.limit`.
+            """),
         .option(
             "allow_insecure", flag: "allow-insecure", .network, .toggle(\.allowsInsecure, flagMeans: true),
             reloads: true, "Listen for other machines without TLS or authentication.",

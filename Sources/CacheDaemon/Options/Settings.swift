@@ -36,6 +36,8 @@ struct Settings: Equatable, Sendable {
     var requestBytesPerSecondMin = 1024
     /// How long a socket may take nothing of its replies.
     var sendTimeout = TimeSpan.seconds(60)
+    /// Bytes that connections may hold for replies and requests that are not complete.
+    var clientBytesMax = 64 << 20
     /// Whether other machines may connect although nothing keeps strangers out.
     var allowsInsecure = false
     /// Largest value that clients may store, in bytes.

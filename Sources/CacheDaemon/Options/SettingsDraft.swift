@@ -51,7 +51,7 @@ struct SettingsDraft: Sendable {
         for entry in entries {
             let origin = OptionOrigin.file(path: path, line: entry.line)
             let name = entry.section.isEmpty ? entry.key : "\(entry.section).\(entry.key)"
-            guard let spec = OptionSpec.table.first(where: { $0.name == name }) else {
+            guard let spec = OptionSpec.named[name] else {
                 problems.append(OptionProblem(origin, Self.unknown(name, section: entry.section)))
                 continue
             }
@@ -87,8 +87,7 @@ struct SettingsDraft: Sendable {
     mutating func note(_ problem: OptionProblem) { problems.append(problem) }
 
     private static func unknown(_ name: String, section: String) -> String {
-        let sections = Set(OptionSpec.table.map(\.section))
-        if !sections.contains(section) { return "unknown section [\(section)]" }
+        if !OptionSpec.sections.contains(section) { return "unknown section [\(section)]" }
         let key = name.split(separator: ".").last.map(String.init) ?? name
         let elsewhere = OptionSpec.table.first { $0.key == key }
         guard let elsewhere else { return "unknown option \(name)" }

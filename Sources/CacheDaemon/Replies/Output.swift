@@ -22,6 +22,8 @@ struct Output: ~Copyable {
     static let referencedBytesMax = 1 << 20
     /// And for their number.
     static let referencesMax = 64
+    /// The first bound, while memory for clients is scarce; values by reference come singly then.
+    static let narrowBytesMax = 16 << 10
 
     /// A value between the bytes.
     struct Reference {
@@ -52,14 +54,40 @@ struct Output: ~Copyable {
     /// The bytes that are not references.
     var bytes = ByteBuffer()
     private(set) var references: [Reference] = []
-    private var referencedBytes = 0
+    /// Bytes of the values by reference, those included that were sent in part.
+    private(set) var referencedBytes = 0
+    private var bytesRoom = Output.bytesMax
+    private var referencedBytesRoom = Output.referencedBytesMax
+    /// Whether less may wait here than usual.
+    var isNarrow = false {
+        didSet {
+            bytesRoom = isNarrow ? Self.narrowBytesMax : Self.bytesMax
+            referencedBytesRoom = isNarrow ? 1 : Self.referencedBytesMax
+        }
+    }
 
     var isEmpty: Bool { bytes.isEmpty && references.isEmpty }
 
     /// Whether a connection must let this drain before it executes more.
     var isFull: Bool {
-        bytes.count >= Self.bytesMax || referencedBytes >= Self.referencedBytesMax
-            || references.count >= Self.referencesMax
+        bytes.count >= bytesRoom || referencedBytes >= referencedBytesRoom || references.count >= Self.referencesMax
+    }
+
+    /// Bytes of memory that are held beside entries.
+    var heldBytes: Int {
+        var total = bytes.allocatedBytes
+        for reference in references {
+            if case .chunk(let stream) = reference.source { total += stream.chunkBytesMax }
+        }
+        return total
+    }
+
+    /// Bytes of values by reference that are no entries any more.
+    var detachedBytes: Int {
+        references.reduce(0) { total, reference in
+            guard case .entry(let entry) = reference.source, entry.isDetached else { return total }
+            return total + entry.valueBytes
+        }
     }
 
     // MARK: Appending

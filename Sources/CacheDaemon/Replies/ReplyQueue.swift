@@ -26,6 +26,8 @@ final class Slot {
     /// What has come of it.
     enum Answer {
         case pending
+        /// A large value was found, and let go of, because others come before it: it is asked for again in its turn.
+        case deferred
         /// Nothing is to be said: a miss, or a change that is durable now.
         case nothing
         case entry(PinnedEntry)
@@ -37,7 +39,7 @@ final class Slot {
             switch self {
             case .entry(let entry): entry.valueBytes
             case .stream(let stream, _): stream.valueBytes
-            case .pending, .nothing: nil
+            case .pending, .deferred, .nothing: nil
             }
         }
 
@@ -46,7 +48,7 @@ final class Slot {
             switch self {
             case .entry(let entry): entry.version
             case .stream(let stream, _): stream.version
-            case .pending, .nothing: nil
+            case .pending, .deferred, .nothing: nil
             }
         }
     }
@@ -58,6 +60,9 @@ final class Slot {
         case chunkReady
         /// The chunk is in the output, which must drain before the next one is requested.
         case chunkInOutput
+
+        /// Whether memory for a chunk is held that is in no output.
+        var hasChunk: Bool { self == .chunkRequested || self == .chunkReady }
     }
 
     let purpose: Purpose
@@ -78,8 +83,29 @@ final class Slot {
         self.asked = asked
     }
 
+    /// Bytes of memory that the slot holds beside entries.
+    var heldBytes: Int {
+        let chunk = if case .stream(let stream, let stage) = answer, stage.hasChunk { stream.chunkBytesMax } else { 0 }
+        return lead.heldBytes + following.heldBytes + chunk
+    }
+
+    /// Bytes of values that the slot refers to.
+    var referencedBytes: Int {
+        let answered = if case .entry(let entry) = answer { entry.valueBytes } else { 0 }
+        return lead.referencedBytes + following.referencedBytes + answered
+    }
+
+    /// Bytes of those that are no entries any more.
+    var detachedBytes: Int {
+        let answered = if case .entry(let entry) = answer, entry.isDetached { entry.valueBytes } else { 0 }
+        return lead.detachedBytes + following.detachedBytes + answered
+    }
+
     /// Whether the slot asks what a key holds.
     var isRead: Bool { if case .commit = purpose { false } else { true } }
+
+    /// Whether it is asked for a value by a classic command.
+    var isClassic: Bool { if case .value = purpose { true } else { false } }
 
     /// Whether the entry will be changed when it is found: what the client says next must see the change.
     var isChange: Bool {
@@ -95,6 +121,9 @@ final class Slot {
 struct ReplyQueue: ~Copyable {
     /// Most slots at a time; the connection executes nothing more until some left.
     static let slotsMax = 64
+    /// The same while the disk answers with values that are large.
+    private static let largeSlotsMin = 2
+    private var slotsRoom = ReplyQueue.slotsMax
 
     /// Slots are numbered 1...numberMax and then from 1 again; only few of them exist at a time.
     private static let numberMax: UInt32 = 1 << 30
@@ -115,8 +144,38 @@ struct ReplyQueue: ~Copyable {
     /// Whether the connection must wait before it executes more.
     var isFull: Bool {
         guard !slots.isEmpty else { return false }
-        return slots.count >= Self.slotsMax || slots.reduce(0) { $0 + $1.following.bytes.count } >= Output.bytesMax
-            || slots.contains { $0.following.isFull }
+        if slots.count >= slotsRoom { return true }
+        var (bytes, references) = (0, 0)
+        for slot in slots {
+            bytes += slot.following.bytes.count
+            references += slot.following.references.count
+        }
+        return bytes >= Output.bytesMax || references >= Output.referencesMax
+            || referencedBytes >= Output.referencedBytesMax
+    }
+
+    /// Bytes of memory that all slots hold beside entries.
+    var heldBytes: Int { slots.reduce(0) { $0 + $1.heldBytes } }
+
+    /// Bytes of values that all slots refer to.
+    var referencedBytes: Int { slots.reduce(0) { $0 + $1.referencedBytes } }
+
+    /// Bytes of those that are no entries any more.
+    var detachedBytes: Int { slots.reduce(0) { $0 + $1.detachedBytes } }
+
+    /// Notes the size of a value that the disk gave: of large ones fewer are asked for at a time.
+    mutating func noteSize(_ valueBytes: Int) {
+        slotsRoom = min(Self.slotsMax, max(Self.largeSlotsMin, Output.referencedBytesMax / max(1, valueBytes)))
+    }
+
+    /// Whether the slot's part is the next to be sent.
+    func isFront(_ slot: Slot) -> Bool { slots.first === slot }
+
+    /// The first slot and its number, if its value is to be asked for again, which the caller does now.
+    func takeDeferredFront() -> (Slot, UInt32)? {
+        guard let slot = slots.first, case .deferred = slot.answer else { return nil }
+        slot.answer = .pending
+        return (slot, firstNumber)
     }
 
     /// The newest slot; what is said now goes into its `following`.
@@ -165,7 +224,7 @@ struct ReplyQueue: ~Copyable {
         _ slot: Slot, _ number: UInt32, _ output: inout Output, _ request: (ValueStream, UInt32) -> Void
     ) -> Bool {
         switch slot.answer {
-        case .pending, .stream(_, .chunkRequested):
+        case .pending, .deferred, .stream(_, .chunkRequested):
             return false
         case .nothing:
             output.take(&slot.lead)

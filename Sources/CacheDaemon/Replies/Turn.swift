@@ -30,6 +30,7 @@ struct Turn: ~Copyable {
     /// What is recorded about turns.
     var recorder: TurnRecorder
     private let slow: SlowLog
+    private let clientMemory: ClientMemory
     /// Whether the keys of this turn are noted.
     private(set) var isSampled = false
     /// Whether nobody wants to know about the single requests of this turn.
@@ -58,6 +59,7 @@ struct Turn: ~Copyable {
         waitsForCommit = service.cache.waitsForCommit
         recorder = TurnRecorder(service.telemetry.makeWorker(now: service.startedAt))
         slow = service.telemetry.slow
+        clientMemory = service.clientMemory
     }
 
     /// Begins the turn of one connection; `executes` unless it is only about an answer of the engine's.
@@ -70,7 +72,12 @@ struct Turn: ~Copyable {
         isSampled = executes && recorder.wantsSample(now)
         isPlain = observation.isEmpty && !isSampled && !tracesRequests
         self.descriptor = descriptor
+        let isScarce = clientMemory.isScarce
+        if isScarce != output.isNarrow { output.isNarrow = isScarce }
     }
+
+    /// Whether memory for clients is scarce: a connection that waits for a part of its replies executes nothing.
+    var isMemoryScarce: Bool { output.isNarrow }
 
     /// Records what was executed in this turn, whose replies are with the kernel.
     @inline(__always)

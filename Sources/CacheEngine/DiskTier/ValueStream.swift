@@ -30,7 +30,8 @@ public final class ValueStream: Sendable {
     // SAFETY: used by the one disk job that runs at a time, or by the requester between a completion and the next
     // request; the hand-overs go through locked queues.
     private let reader: ValueFileReader
-    nonisolated(unsafe) private let memory: UnsafeMutableRawBufferPointer
+    // Allocated for the first chunk.
+    nonisolated(unsafe) private var memory = unsafe UnsafeMutableRawBufferPointer(start: nil, count: 0)
     nonisolated(unsafe) private var offset = 0
     nonisolated(unsafe) private var filled = 0
     nonisolated(unsafe) private var hash: IncrementalHash
@@ -47,7 +48,6 @@ public final class ValueStream: Sendable {
         self.disk = disk
         unsafe hash = reader.makeHash()
         self.reader = reader
-        unsafe memory = .allocate(byteCount: min(Self.chunkBytes, metadata.valueBytes), alignment: 16)
     }
 
     deinit { unsafe memory.deallocate() }
@@ -60,6 +60,9 @@ public final class ValueStream: Sendable {
     /// The chunk that was read last; valid until `requestNext`.
     public var chunk: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(rebasing: memory[..<filled]) }
 
+    /// Bytes of memory that a chunk takes.
+    public var chunkBytesMax: Int { min(Self.chunkBytes, valueBytes) }
+
     /// Whether the last chunk has been read.
     public var isComplete: Bool { unsafe offset == valueBytes }
 
@@ -67,6 +70,9 @@ public final class ValueStream: Sendable {
     ///
     /// Runs on a disk thread.
     func run(_ waiter: Waiter) {
+        if unsafe memory.isEmpty {
+            unsafe memory = .allocate(byteCount: min(Self.chunkBytes, valueBytes), alignment: 16)
+        }
         let count = unsafe min(memory.count, valueBytes - offset)
         do {
             try unsafe reader.read(at: offset, into: UnsafeMutableRawBufferPointer(rebasing: memory[..<count]))

@@ -40,6 +40,8 @@ final class DeferredRelease: Sendable {
     private let patience = Atomic<Int>(0)
     private let lastPatience = Atomic<Int>(0)
     private static let patienceMax = 63
+    /// Values that wait for their last reader.
+    let detached = DetachedValues()
 
     /// Calls `wake` when there is something to do.
     func setWake(_ wake: (@Sendable () -> Void)?) { state.withLock { $0.wake = wake } }

@@ -75,12 +75,18 @@ public final class PinnedEntry: Sendable {
     /// Data stored beside the value; valid while this object lives.
     nonisolated(unsafe) public let extended: UnsafeRawBufferPointer
 
+    /// Whether the value takes memory that is no entry's any more.
+    public var isDetached: Bool {
+        guard let shard else { return true }
+        return shard.withLock { [block] _ in block.marks.contains(.unlinked) }
+    }
+
     deinit {
         guard let shard else { return block.free() }
         var garbage = Garbage()
         shard.withLock { [block] shard in
             block.pins -= 1
-            if block.pins == 0, block.marks.contains(.unlinked) { shard.free(block, into: &garbage) }
+            if block.pins == 0, block.marks.contains(.unlinked) { shard.freeDetached(block, into: &garbage) }
         }
         garbage.free()
     }

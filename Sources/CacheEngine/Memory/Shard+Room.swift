@@ -68,7 +68,15 @@ extension Shard {
     }
 
     private mutating func release(_ block: EntryBlock, into garbage: inout Garbage) {
-        if block.pins > 0 { block.marks.insert(.unlinked) } else { free(block, into: &garbage) }
+        guard block.pins > 0 else { return free(block, into: &garbage) }
+        block.marks.insert(.unlinked)
+        release.detached.add(block.blockBytes &+ block.apartBytes)
+    }
+
+    /// Frees a block that was unlinked while readers held it; the last of them is gone.
+    mutating func freeDetached(_ block: EntryBlock, into garbage: inout Garbage) {
+        release.detached.remove(block.blockBytes &+ block.apartBytes)
+        free(block, into: &garbage)
     }
 
     /// Frees a block that is not linked and not pinned.

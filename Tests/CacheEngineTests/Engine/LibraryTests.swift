@@ -26,7 +26,8 @@ private func text(_ keys: [[UInt8]]) -> [String] { keys.map { String(decoding: $
         #expect(text(cache.keys(in: .disk)).sorted() == all.sorted())
         #expect(cache.keys(in: .memory).count == 600)
         // Nothing was promoted or used by looking.
-        #expect(cache.entryCount(in: .memory) == 601)
+        // The one that died counts until the background trims it, which a slow machine may see.
+        #expect((600...601).contains(cache.entryCount(in: .memory)))
     }
 
     @Test func `stops when told`() throws {

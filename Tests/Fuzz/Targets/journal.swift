@@ -10,7 +10,11 @@ import Hashing
 
 private let seed: UInt64 = 0x5eed
 private let ringBytes = 4096
-private let memory = open("/dev/shm/cache-daemon-fuzz-\(getpid()).journal", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+private let memory = {
+    let path = "/dev/shm/cache-daemon-fuzz-\(getpid()).journal"
+    defer { unlink(path) }
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+}()
 
 /// Opens the input as a journal that lives in memory.
 func fuzz(_ bytes: UnsafeRawBufferPointer) {
@@ -39,6 +43,7 @@ private func makeFile(_ input: [UInt8], repairsHeader: Bool, repairsRecords: Boo
     file.put(UInt64(ringBytes), at: 16)
     file.put(seed, at: 24)
     file.put(7, at: 32)
+    file.put(file[8..<40].withUnsafeBytes { xxh3($0, seed: 0) }, at: 56)
     for mark in [64, 128] {
         let pair = (file.number(at: mark), file.number(at: mark + 8))
         file.put(withUnsafeBytes(of: pair) { xxh3($0, seed: seed) }, at: mark + 16)

@@ -9,7 +9,12 @@ import Primitives
 
 @testable import CacheEngine
 
-private let memory = open("/dev/shm/cache-daemon-fuzz-\(getpid()).value", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+private let path = "/dev/shm/cache-daemon-fuzz-\(getpid()).value"
+private let memory = {
+    // It needs a name until the end: a file without one is not ours.
+    atexit { unlink(path) }
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+}()
 
 /// Opens the input as a value file that lives in memory, and reads it if it is accepted.
 func fuzz(_ bytes: UnsafeRawBufferPointer) {

@@ -599,13 +599,8 @@ ssize_t sendmsg(int file, const struct msghdr *message, int flags) {
 
 /* MARK: random numbers */
 
-/* Swift's own source of them, which otherwise asks the kernel past the C library. */
-void swift_stdlib_random(void *buffer, size_t count);
-void swift_stdlib_random(void *buffer, size_t count) {
-    if (hook) {
-        struct inode source = {.is_random = 1};
-        read_at(&source, buffer, count, 0);
-    } else {
-        while (syscall(SYS_getrandom, buffer, count, 0) != (long)count) {}
-    }
+int getentropy(void *buffer, size_t count) {
+    if (!hook) return syscall(SYS_getrandom, buffer, count, 0) == (long)count ? 0 : -1;
+    struct inode source = {.is_random = 1};
+    return read_at(&source, buffer, count, 0) == (ssize_t)count ? 0 : -1;
 }
