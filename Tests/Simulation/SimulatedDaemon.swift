@@ -42,6 +42,8 @@ final class SimulatedDaemon {
     }
 
     var readerCount: Int { readers.count }
+    /// The time of the store.
+    var time: WallTime { cache.memory.storeTime(cache.memory.clock.now()) }
     var report: String { cache.startReport ?? "memory only" }
 
     /// Whether the store was given up, or something went on without it: entries may be gone.
@@ -50,6 +52,9 @@ final class SimulatedDaemon {
         return disk.state != .ok || disk.isJournalClosed.load(ordering: .relaxed) || disk.startReport.contains("quar")
             || cache.memory.shards.contains { $0.withLock { $0.counters.barredWrites > 0 } }
     }
+
+    /// Whether writes are acknowledged that the disk does not get.
+    var isBarred: Bool { cache.disk?.isJournalClosed.load(ordering: .relaxed) ?? false }
 
     func connect(_ number: Int) -> ClientConnection { ClientConnection(number, service) }
 
@@ -87,6 +92,8 @@ final class SimulatedDaemon {
         cache.writeOutMemory()
         if let disk = cache.disk, let writer {
             disk.refuseJobs()
+            // Nobody else takes this reader's turns meanwhile.
+            isReading[0] = true
             while let job = disk.jobAtHand() { readers[0].serve(job) }
             for reader in readers { reader.close() }
             disk.inbox.update { $0.isStopping = true }

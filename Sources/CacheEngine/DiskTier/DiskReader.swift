@@ -320,7 +320,7 @@ final class DiskReader {
             let reader = try files.open(key: request.key.span, expecting: request.metadata)
             try reader.verify()
             let stream = ValueStream(
-                reader: reader, metadata: request.metadata, deadline: memory.deadline(of: request.metadata),
+                reader: reader, metadata: request.metadata, deadline: memory.instant(request.metadata.deadline),
                 extended: request.extended, disk: disk)
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))

@@ -120,7 +120,7 @@ final class DiskTrimmer {
 
     /// Some rows whose time is over.
     func expired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> [TrimCandidate] {
-        let now = writer.memory.wall(writer.memory.clock.now())
+        let now = writer.memory.storeTime(writer.memory.clock.now())
         // The journal may hold a touch that gives the entry more time, or the entry again, with the same file.
         return try index.expired(before: now, limit: Self.sliceRows).filter { candidate in
             writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash) == nil }
@@ -217,7 +217,7 @@ final class DiskTrimmer {
         guard let accessed = memory.shard(victim.hash).withLock({ $0.table.lastAccess(victim.hash) }) else {
             return false
         }
-        let time = memory.wallTime(bootSeconds: accessed)
+        let time = memory.storeTime(bootSeconds: accessed)
         let news = Int64(RecencyRule.granularityMinutes) * 60_000
         guard time.milliseconds >= victim.accessed.milliseconds + news else { return false }
         try index.setAccessed(hash: victim.hash, time)
@@ -227,7 +227,7 @@ final class DiskTrimmer {
     private func trimOld(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let limits = writer.disk.limits.withLock { $0 }
         guard let ageMax = limits.ageMax else { return false }
-        let now = writer.memory.wall(writer.memory.clock.now())
+        let now = writer.memory.storeTime(writer.memory.clock.now())
         let border = WallTime(milliseconds: now.milliseconds - ageMax)
         switch limits.ageBase {
         case .access:

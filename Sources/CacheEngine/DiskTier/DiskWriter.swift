@@ -133,6 +133,7 @@ final class DiskWriter {
     private func drain(_ inbox: DiskTier.Inbox) {
         let end = disk.journal.extent.head
         while let batch = JournalBatch(disk.journal, upTo: end) {
+            if batch.isDamaged { return degrade("a record of the journal is damaged") }
             do throws(DiskError) {
                 try commit(batch)
             } catch {

@@ -20,6 +20,8 @@ struct JournalBatch {
     private(set) var supersededFiles: [UInt64] = []
     private(set) var flush: Flush?
     private(set) var recordCount = 0
+    /// A record is not what was appended: nothing behind it can be found, and nothing of it is to be believed.
+    private(set) var isDamaged = false
     /// Behind the last record.
     private(set) var end: UInt64
     private(set) var sequence: UInt64 = 0
@@ -32,7 +34,10 @@ struct JournalBatch {
         while end < limit, recordCount < Self.recordsMax, end - tail < Self.bytesMax {
             let position = journal.normalized(end)
             if position >= limit { break }
-            let record = journal.record(at: position)
+            guard let record = journal.wholeRecord(at: position) else {
+                isDamaged = true
+                return
+            }
             take(record, at: position, journal)
             end = position + UInt64(record.header.recordBytes)
         }
