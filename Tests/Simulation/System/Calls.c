@@ -597,6 +597,11 @@ ssize_t sendmsg(int file, const struct msghdr *message, int flags) {
     return (ssize_t)total;
 }
 
+/* MARK: the process */
+
+/* How many digits it has is how many bytes the lock file gets. */
+pid_t getpid(void) { return hook ? 4711 : (pid_t)syscall(SYS_getpid); }
+
 /* MARK: random numbers */
 
 int getentropy(void *buffer, size_t count) {
