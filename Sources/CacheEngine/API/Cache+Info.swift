@@ -84,8 +84,9 @@ extension Cache {
             return findInfo(key, body)
         }
         let write = memory.shard(hash).withLock { shard -> (UInt64, Bool)? in
-            guard let write = shard.pending.find(hash), write.kind == .entry else { return nil }
-            let record = disk.journal.record(at: write.position)
+            guard let write = shard.pending.find(hash), write.kind == .entry,
+                let record = disk.journal.wholeRecord(at: write.position)
+            else { return nil }
             return unsafe record.key.elementsEqual(key)
                 ? (record.header.generation, record.kind == .fileEntry) : nil
         }
