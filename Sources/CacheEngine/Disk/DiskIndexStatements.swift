@@ -70,7 +70,7 @@ final class DiskIndexStatements {
         scan = try connection.prepare(
             "SELECT \(Schema.entryColumns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
         hashes = try connection.prepare(
-            "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
+            "SELECT hash, id FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
         hasFile = try connection.prepare(
             "SELECT 1 FROM entry WHERE generation = ?1 AND fileBytes > 0", name: "find value file")
         fileGenerations = try connection.prepare(

@@ -52,6 +52,7 @@ extension DiskIndex {
             if isNew, try insertNew(row, hash, key, extended, value, open) { return nil }
             guard let old = try presentRow(&open.present, hash) else {
                 try run(&open.insert, Int64(bitPattern: hash), row, key, extended, value)
+                hints?.note(hash, open.connection.lastInsertedRow)
                 count(valueBytes, fileBytes: row.fileBytes, sign: 1)
                 return nil
             }
@@ -172,6 +173,7 @@ extension DiskIndex {
             guard error.cause == .constraint else { throw error }
             return false
         }
+        hints?.note(hash, open.connection.lastInsertedRow)
         count(row.metadata.valueBytes, fileBytes: row.fileBytes, sign: 1)
         return true
     }

@@ -9,8 +9,9 @@ struct JournalBatch {
         var at: WallTime?
     }
 
-    static let recordsMax = 4096
-    private static let bytesMax: UInt64 = 8 << 20
+    /// A row's hash dirties a page of the index over hashes: of a million rows, hardly two of a small batch share one.
+    static let recordsMax = 16_384
+    private static let bytesMax = 16 << 20
 
     /// Positions of the records to apply, oldest first.
     private(set) var positions: [UInt64] = []
@@ -30,8 +31,10 @@ struct JournalBatch {
     /// Reads up to `recordsMax` records from the journal's tail on; nil if it is empty.
     init?(_ journal: Journal, upTo limit: UInt64) {
         let tail = journal.extent.tail
+        // Of a small journal no more than a part, so that writes find room before long.
+        let bytesMax = UInt64(min(Self.bytesMax, max(journal.capacity / 4, 64 << 10)))
         end = tail
-        while end < limit, recordCount < Self.recordsMax, end - tail < Self.bytesMax {
+        while end < limit, recordCount < Self.recordsMax, end - tail < bytesMax {
             let position = journal.normalized(end)
             if position >= limit { break }
             guard let record = journal.wholeRecord(at: position) else {

@@ -57,6 +57,8 @@
         case sweepTakesNewFiles = "sweep_takes_new_files"
         /// A start takes the civil clock for the time, whatever the store has seen.
         case clockTrusted = "clock_trusted"
+        /// A lookup uses the snapshot at hand, however many commits there were since.
+        case snapshotKept = "snapshot_kept"
 
         private static let windowMilliseconds: Int32 = 5
 
