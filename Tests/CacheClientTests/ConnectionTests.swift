@@ -3,6 +3,7 @@
 import CacheClient
 import Foundation
 import Glibc
+import TestSupport
 import Testing
 
 @Suite("client connections")
@@ -73,7 +74,7 @@ struct ConnectionTests {
         #expect("tab\t, é and 日本 stay, \u{7f} not".printable == "tab\\x9, é and 日本 stay, \\x7f not")
     }
 
-    @Test("statistics that do not end are given up", .timeLimit(.minutes(1)))
+    @Test("statistics that do not end are given up", .timeLimit(.minutes(patience)))
     func endlessStatistics() throws {
         let line = "STAT x 1\r\n"
         let server = try FakeServer(script: { _ in String(repeating: line, count: 1_000_001) })
@@ -85,7 +86,7 @@ struct ConnectionTests {
         )
     }
 
-    @Test("a pipeline larger than all socket buffers does not deadlock", .timeLimit(.minutes(1)))
+    @Test("a pipeline larger than all socket buffers does not deadlock", .timeLimit(.minutes(patience)))
     func largePipeline() throws {
         let server = try FakeServer()
         defer { server.stop() }

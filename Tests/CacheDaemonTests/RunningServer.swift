@@ -23,12 +23,14 @@ final class RunningServer: Sendable {
     let log = LogLines()
     private let state = Monitor(State(), rank: .leaf)
     private let next: Guarded<Settings?>
+    /// Until it has been joined.
+    private let thread = Guarded<OSThread?>(nil, rank: .leaf)
 
     /// Starts a server and waits until it listens.
     init(_ settings: Settings, clock: any TimeSource = SystemClock()) throws {
         control = try ServerControl()
         next = Guarded(settings, rank: .leaf)
-        _ = OSThread(name: "server") { [self] in
+        let started = OSThread(name: "server") { [self] in
             do {
                 let log = Log(level: .debug) { [lines = self.log] in lines.add($0) }
                 let server = try Server(
@@ -51,10 +53,14 @@ final class RunningServer: Sendable {
                 Issue.record("\(error)")
             }
         }
+        thread.withLock { $0 = started }
         let failure: StartError?? = state.wait(milliseconds: 10_000 * Int64(patience)) { state in
             state.failure != nil || !state.addresses.isEmpty ? .some(state.failure) : nil
         }
-        if let failure = failure ?? nil { throw failure }
+        if let failure = failure ?? nil {
+            join()
+            throw failure
+        }
     }
 
     var addresses: [String] { state.withLock { $0.addresses } }
@@ -67,7 +73,20 @@ final class RunningServer: Sendable {
     func setReloaded(_ settings: Settings?) { next.withLock { $0 = settings } }
 
     /// Waits for the end; returns the exit status.
-    func wait() -> Int32? { state.wait(milliseconds: 20_000 * Int64(patience)) { $0.status } }
+    func wait() -> Int32? {
+        let status = state.wait(milliseconds: 20_000 * Int64(patience)) { $0.status }
+        if status != nil { join() }
+        return status
+    }
+
+    /// Lets the thread go that has nothing left to do.
+    private func join() {
+        let ended = thread.withLock { thread in
+            defer { thread = nil }
+            return thread
+        }
+        ended?.join()
+    }
 
     /// Stops the server and waits for its end.
     @discardableResult
