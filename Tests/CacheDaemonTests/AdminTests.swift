@@ -77,7 +77,7 @@ struct AdminTests {
         for host in [
             "example.com", "localhost.example.com:11212", "127.0.0.1.example.com", "", "[", "1.2.3", "notlocalhost",
         ] { #expect(!loopback.allows(host), "\(host)") }
-        let named = HostCheck(.tcp(ListenAddress(host: "LocalHost", port: 1)))
+        let named = HostCheck(.tcp(ListenAddress(host: "localhost", port: 1)))
         #expect(named.allows("localhost") && !named.allows("example.com"))
         for open in [nil, AdminAddress.unix(path: "/a"), .tcp(ListenAddress(host: "0.0.0.0", port: 1))] {
             #expect(HostCheck(open).allows("example.com"))
