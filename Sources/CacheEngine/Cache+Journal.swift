@@ -51,8 +51,8 @@ extension Cache {
             header.generation = entry.number
             header.cas = entry.number
             header.flags = entry.flags
-            header.deadline = memory.wall(entry.deadline).milliseconds
-            header.written = memory.wallTime(bootSeconds: entry.written).milliseconds
+            header.deadline = memory.storeTime(entry.deadline).milliseconds
+            header.written = memory.storeTime(bootSeconds: entry.written).milliseconds
             header.valueBytes = UInt32(truncatingIfNeeded: value.count)
             let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
             guard let place = unsafe disk.journal.append(header, key: key, extended: nothing, value: value) else {
@@ -96,13 +96,15 @@ extension Cache {
         #endif
         let write = shard.pending.find(memory.hash(block))
         if write?.kind == .entry, let write {
-            return journalAgain(block, disk.journal.record(at: write.position).header, &shard, disk)
+            // One that is damaged takes the store along anyway.
+            guard let record = disk.journal.wholeRecord(at: write.position) else { return true }
+            return journalAgain(block, record.header, &shard, disk)
         }
         if isOnlyInMemory(block, write) { return true }
         var header = JournalHeader(kind: .touch)
         memory.describe(block, in: &header)
         header.generation = generations.next()
-        header.written = memory.wallTime(bootSeconds: block.accessed).milliseconds
+        header.written = memory.storeTime(bootSeconds: block.accessed).milliseconds
         let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         guard let place = unsafe disk.journal.append(header, key: block.key, extended: nothing, value: nothing) else {
             return false

@@ -31,22 +31,24 @@ extension Cache {
         let events = EventLog()
         guard var diskOptions = options.disk else {
             let seed = KernelRandom.word()
-            let memory = MemoryTier(options.memory, seed: seed, clock: clock, events: events)
+            let memory = MemoryTier(options.memory, seed: seed, clock: StoreClock(clock), events: events)
             let cache = Cache(
                 options: options, clock: clock, memory: memory, disk: nil, generations: Generations(epoch: 0),
                 background: Background(), flushAt: .never)
             return (cache, nil)
         }
         diskOptions.indexCacheBytes = options.memory.indexCacheBytes
-        let start = try DiskStart(diskOptions)
-        let memory = MemoryTier(options.memory, seed: start.directory.hashSeed, clock: clock, events: events)
+        let start = try DiskStart(diskOptions, clock: clock)
+        let memory = MemoryTier(
+            options.memory, seed: start.directory.hashSeed, clock: start.directory.clock ?? StoreClock(clock),
+            events: events)
         let disk = DiskTier(start, options: diskOptions, memory: memory, onState: onDiskState)
         if disk.policy.demotes { memory.setDemoter(Demoter(disk), seenSlots: disk.policy.seenSlots) }
         let flush = start.replay(disk.journal, into: memory, disk.space)
         disk.setFlushGeneration(flush.generation)
         let cache = Cache(
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
-            background: Background(), flushAt: flush.at.map(memory.instant) ?? .never,
+            background: Background(), flushAt: flush.at.map { memory.instant($0) } ?? .never,
             warmUp: diskOptions.warmUp.map { WarmUp($0, disk) })
         return (cache, start)
     }
@@ -71,7 +73,7 @@ extension Cache {
         flushDue.store(at.milliseconds, ordering: .relaxed)
         guard let disk, disk.isServing else { return }
         var header = JournalHeader(kind: .flush)
-        header.deadline = memory.wall(at).milliseconds
+        header.deadline = memory.storeTime(at).milliseconds
         journalFlush(header, disk)
     }
 

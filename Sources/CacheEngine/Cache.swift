@@ -119,8 +119,9 @@ public final class Cache: Sendable {
         case .deletion, .barred: return .absent
         case .entry: break
         }
-        let record = disk.journal.record(at: write.position)
-        guard let block = unsafe memory.makeBlock(record, key: key) else { return .absent }
+        guard let record = disk.journal.wholeRecord(at: write.position),
+            let block = unsafe memory.makeBlock(record, key: key)
+        else { return .absent }
         guard block.deadline > now else {
             garbage.add(block)
             return .absent

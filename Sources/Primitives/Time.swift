@@ -1,8 +1,8 @@
 // Two clocks, two types: they cannot be mixed up.
 //
 // `Instant` counts milliseconds of CLOCK_BOOTTIME: it never jumps, and it counts suspended time, so TTLs held in memory
-// end when people expect. `WallTime` is milliseconds since 1970: it may jump, and is used only for what outlives the
-// process (deadlines on disk) or comes from clients (absolute expiry times).
+// end when people expect. `WallTime` is milliseconds since 1970: by the civil clock, which may jump, for what comes
+// from clients and goes to people; by a clock of the store's own for what outlives the process (deadlines on disk).
 
 import Glibc
 

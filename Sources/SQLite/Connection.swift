@@ -200,10 +200,14 @@ public enum SQLiteLibrary {
     /// The version in use, such as "3.40.1".
     public static var version: String { unsafe String(cString: sqlite3_libversion()) }
 
-    /// Turns off the library's count of allocated bytes, which takes a process-wide lock for each allocation.
+    /// Prepares the library for this process; to be called before the first connection is opened.
     ///
-    /// Has no effect once the library is in use (a connection was opened in the process).
-    public static func disableMemoryStatistics() { memoryStatisticsDisabled }
+    /// Turns off its count of allocated bytes, which takes a process-wide lock for each allocation, and lets
+    /// `CachedReads` have a say in reads.
+    public static func prepare() { isPrepared }
 
-    private static let memoryStatisticsDisabled: Void = { _ = csqlite_config_memstatus(0) }()
+    private static let isPrepared: Void = {
+        _ = csqlite_config_memstatus(0)
+        csqlite_install_read()
+    }()
 }

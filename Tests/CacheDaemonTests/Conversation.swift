@@ -5,6 +5,7 @@ import CacheEngine
 import Foundation
 import Primitives
 import Protocol
+import TestSupport
 
 @testable import CacheDaemon
 
@@ -20,7 +21,7 @@ final class HeldCompletions: CompletionQueue, ConnectionWaker, LoginReceiver {
 
     /// Waits until there are `count`, and takes them, in the order of their tokens.
     func take(_ count: Int) -> [Completion] {
-        let taken: [Completion]? = completions.wait(milliseconds: 10_000) { waiting in
+        let taken: [Completion]? = completions.wait(milliseconds: 10_000 * Int64(patience)) { waiting in
             guard waiting.count >= count else { return nil }
             let taken = Array(waiting.prefix(count))
             waiting.removeFirst(count)

@@ -3,6 +3,7 @@
 import CacheEngine
 import Foundation
 import Primitives
+import TestSupport
 import Testing
 
 @testable import CacheDaemon
@@ -50,7 +51,7 @@ final class RunningServer: Sendable {
                 Issue.record("\(error)")
             }
         }
-        let failure: StartError?? = state.wait(milliseconds: 10_000) { state in
+        let failure: StartError?? = state.wait(milliseconds: 10_000 * Int64(patience)) { state in
             state.failure != nil || !state.addresses.isEmpty ? .some(state.failure) : nil
         }
         if let failure = failure ?? nil { throw failure }
@@ -66,7 +67,7 @@ final class RunningServer: Sendable {
     func setReloaded(_ settings: Settings?) { next.withLock { $0 = settings } }
 
     /// Waits for the end; returns the exit status.
-    func wait() -> Int32? { state.wait(milliseconds: 20_000) { $0.status } }
+    func wait() -> Int32? { state.wait(milliseconds: 20_000 * Int64(patience)) { $0.status } }
 
     /// Stops the server and waits for its end.
     @discardableResult
@@ -77,7 +78,7 @@ final class RunningServer: Sendable {
 
     /// Waits until a log line contains `text`.
     func waitForLog(_ text: String) -> Bool {
-        for _ in 0..<2000 {
+        for _ in 0..<2000 * patience {
             if log.all.contains(where: { $0.contains(text) }) { return true }
             usleep(5000)
         }
@@ -132,7 +133,7 @@ final class PlainClient {
                 throw POSIXError(.init(rawValue: errno) ?? .EIO)
             }
         }
-        var limit = timeval(tv_sec: 20, tv_usec: 0)
+        var limit = timeval(tv_sec: 20 * patience, tv_usec: 0)
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
     }
@@ -225,9 +226,9 @@ final class PlainClient {
     }
 }
 
-/// Waits until `condition` holds, for at most ten seconds.
+/// Waits until `condition` holds, for at most ten seconds, times `patience`.
 func eventually(_ condition: () -> Bool) -> Bool {
-    for _ in 0..<2000 {
+    for _ in 0..<2000 * patience {
         if condition() { return true }
         usleep(5000)
     }

@@ -29,11 +29,9 @@ struct SimulationTests {
     ///
     /// docs/decisions/010-simulation.md names the others.
     static let bugs = [
-        ("ack_before_commit", 300), ("deletion_not_journalled", 60), ("flush_not_journalled", 60),
-        ("tail_before_commit", 60), ("forgotten_before_commit", 60), ("oldest_record_wins", 60),
-        ("flush_not_committed", 60), ("in_place_overwrite", 100), ("unlink_before_commit", 300),
-        ("promotion_unchecked", 200), ("epoch_repeated", 60), ("touch_not_journalled", 200),
-        ("touch_not_committed", 200),
+        ("deletion_not_journalled", 60), ("flush_not_journalled", 60), ("tail_before_commit", 60),
+        ("forgotten_before_commit", 60), ("oldest_record_wins", 60), ("flush_not_committed", 150),
+        ("epoch_repeated", 150), ("in_place_overwrite", 150), ("unlink_before_commit", 300), ("clock_trusted", 150),
     ]
 
     @Test("each of these seeded bugs is found", arguments: bugs)

@@ -10,6 +10,10 @@ import socket
 import time
 
 
+# Seconds that a reply may take. Waiting costs nothing where it comes; a debug build on a busy machine is slow.
+PATIENCE = 60.0
+
+
 class Closed(Exception):
     """The server closed the connection where a reply was due."""
 
@@ -29,7 +33,7 @@ class Value:
 class Connection:
     """A connected socket with a read buffer. `address` is (host, port) or the path of a Unix socket."""
 
-    def __init__(self, address, timeout=10.0):
+    def __init__(self, address, timeout=PATIENCE):
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         self.socket.settimeout(timeout)

@@ -21,6 +21,7 @@ READ_BATCH = 40
 CLEAN_STOP_ODDS = 0.08
 START_KILL_ODDS = 0.08
 HISTORY_SHOWN = 30
+LEAST_OPERATIONS, LOAD_PATIENCE = 60, 5.0
 # Less than the keys of `ROOMY` hold, so that trimming never stops.
 SMALL_DISK = "16MiB"
 ROOMY = {"small": 24, "large": 60, "counters": 2, "shared": 6}
@@ -119,6 +120,7 @@ class Checker:
         for worker in workers:
             worker.start()
         time.sleep(self.random.uniform(*self.load_seconds))
+        self.wait_for_load(workers)
         if self.random.random() < CLEAN_STOP_ODDS:
             status = self.server.terminate()
             self.counts["clean stops"] += 1
@@ -136,6 +138,14 @@ class Checker:
             worker.join(30)
             self.wrong += worker.problems
         return [operation for worker in workers for operation in worker.operations]
+
+    def wait_for_load(self, workers):
+        """On a busy machine a moment may be too short for anything to happen in it."""
+        deadline = time.monotonic() + LOAD_PATIENCE
+        while sum(len(worker.operations) for worker in workers) < LEAST_OPERATIONS and time.monotonic() < deadline:
+            if not self.server.is_running():
+                break
+            time.sleep(0.001)
 
     def read_back(self):
         """Reads every key twice: {key: Entry or None}. Differences between the readings are noted as wrong."""

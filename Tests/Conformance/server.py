@@ -15,10 +15,10 @@ import subprocess
 import tempfile
 import time
 
-from connection import Closed, Connection
+from connection import PATIENCE, Closed, Connection
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-START_SECONDS = 15.0
+START_SECONDS = 60.0
 running = []
 
 
@@ -178,14 +178,14 @@ class Server:
         if not holds(self.process.pid, listening(port)):
             raise StartFailed(f"port {port} is in use by another process: {self.log_tail()}")
 
-    def connect(self, timeout=10.0):
+    def connect(self, timeout=PATIENCE):
         return Connection(self.address, timeout)
 
     def log_tail(self, size=600):
         with open(self.log_path, "rb") as log:
             return log.read()[-size:].decode("utf-8", "replace").strip()
 
-    def terminate(self, seconds=20.0):
+    def terminate(self, seconds=PATIENCE):
         """SIGTERM, then waits; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)

@@ -12,6 +12,7 @@ import termios
 import time
 
 import server
+from connection import PATIENCE
 from report import Skipped, expect, expect_true
 
 VIEWS = "summary hist hot big slow options all settings items slabs sizes conns".split()
@@ -51,7 +52,7 @@ def fill(daemon):
         for number in range(3000):
             client.send(b"set cold-%d 0 0 2000 noreply\r\n%s\r\n" % (number, b"v" * 2000))
         client.set(b"warm", b"w", flags=7)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while client.stats()[b"journal_used_bytes"] != b"0" and time.monotonic() < deadline:
             time.sleep(0.05)
         for _ in range(20):
@@ -74,7 +75,7 @@ class Tool:
         if not os.access(self.path, os.X_OK):
             raise Skipped(f"there is no {self.path}")
         return subprocess.run(
-            [self.path, address or self.address, *arguments], capture_output=True, text=True, timeout=30,
+            [self.path, address or self.address, *arguments], capture_output=True, text=True, timeout=PATIENCE,
             stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
 
     def check_view(self, view):
@@ -135,11 +136,11 @@ class Tool:
         command = [self.path, self.address, "watch", "--count", "1"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         with self.daemon.connect() as client:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE
             while process.poll() is None and time.monotonic() < deadline:
                 client.get(b"warm")
                 time.sleep(0.02)
-        expect(process.wait(5), 0, "the exit status")
+        expect(process.wait(PATIENCE), 0, "the exit status")
         expect_true("type=item_get key=warm status=found" in process.stdout.read(), "a fetch")
 
     def check_top(self):
@@ -149,16 +150,15 @@ class Tool:
         process = subprocess.Popen(
             [self.path, self.address, "top", "--watch", "0.2"], stdin=slave, stdout=slave, stderr=slave,
             env={**os.environ, "TERM": "xterm"})
-        text = read_until(master, "Hot keys")
+        # Whole, with the beginning of the next one.
+        text = read_until(master, "Hot keys") + read_until(master, "\x1b[H")
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 40, 0, 0))
-        read_for(master, 0.5)
-        small = read_for(master, 0.6)
+        frame = small_frame(master)
         os.write(master, b"q")
-        expect(process.wait(10), 0, "the exit status")
+        expect(process.wait(PATIENCE), 0, "the exit status")
         rest = read_for(master, 0.2)
         expect_true(text.startswith("\x1b[?1049h") and "Hit ratio" in text and "Latency" in text, text[:500])
         check_sample(text)
-        frame = small.split("\x1b[H")[1]
         expect_true("Hot keys" not in frame and frame.count("\r\n") <= 5, f"a small window: {frame!r}")
         expect_true(rest.endswith("\x1b[?25h\x1b[?1049l"), f"the end: {rest[-40:]!r}")
         expect(termios.tcgetattr(slave), before, "the terminal's settings")
@@ -173,7 +173,7 @@ class Tool:
                 [self.path, self.address], stdin=slave, stdout=slave, stderr=slave,
                 env={**os.environ, "TERM": "xterm", **environment})
             text = read_until(master, "Memory")
-            expect(process.wait(10), 0, "the exit status")
+            expect(process.wait(PATIENCE), 0, "the exit status")
             expect("\x1b[" in text, wanted, f"escape sequences with {environment}")
             os.close(master)
             os.close(slave)
@@ -193,12 +193,24 @@ def check_sample(screen):
     expect({label for label in labels if label not in screen}, set(), f"labels that {screen[:300]!r} lacks")
 
 
-def read_until(master, text, seconds=10.0):
+def read_until(master, text, seconds=PATIENCE):
     deadline = time.monotonic() + seconds
     seen = ""
     while text not in seen and time.monotonic() < deadline:
         seen += read_for(master, 0.1)
     return seen
+
+
+def small_frame(master):
+    """The first whole frame that fits into the small window; the last one seen, where none does."""
+    deadline = time.monotonic() + PATIENCE
+    seen = ""
+    while time.monotonic() < deadline:
+        seen += read_for(master, 0.1)
+        for frame in seen.split("\x1b[H")[1:-1]:
+            if frame.count("\r\n") <= 5:
+                return frame
+    return seen.rpartition("\x1b[H")[2]
 
 
 def read_for(master, seconds):
@@ -217,6 +229,6 @@ def keep_capture(text):
     """With $TOP_CAPTURE the last frame is kept in that file, without escape sequences."""
     path = os.environ.get("TOP_CAPTURE")
     if path:
-        frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.split("\x1b[H")[-1]).replace("\r\n", "\n")
+        frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.split("\x1b[H")[-2]).replace("\r\n", "\n")
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join(line.rstrip() for line in frame.splitlines()) + "\n")

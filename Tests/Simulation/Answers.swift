@@ -150,6 +150,10 @@ extension Run {
     }
 
     private func succeed(_ request: AskedRequest, _ end: Int) {
+        // It is on disk, and so is an anchor that was written after it was asked.
+        if plan.options.disk?.durability == .always, plan.faults == .none {
+            storeTime.seen = max(storeTime.seen, request.clock)
+        }
         for write in request.writes {
             write.end(end, trueClock)
             write.confirm(end)

@@ -48,10 +48,10 @@ final class ClientConnection {
     /// Without a whole answer, oldest first.
     var asked: [AskedRequest] = []
 
-    init(_ number: Int, _ service: Service) {
+    init(_ number: Int, _ service: Service, _ reads: ReadsAtHand?) {
         self.number = number
         session = Session(id: UInt32(number), limits: service.limits)
-        turn = Turn(service: service, counters: service.makeCounters(), completions: held)
+        turn = Turn(service: service, counters: service.makeCounters(), completions: held, reads: reads)
         sink = sim_sink()
     }
 
@@ -85,6 +85,7 @@ final class ClientConnection {
         transmit(&unsent)
         if unsent.isEmpty { execute(random) }
         takeReplies()
+        turn.reads?.endTurn()
         if session.stall == .broken || session.stall == .closing, unsent.isEmpty, !session.replies.hasReadyFront {
             close()
         }

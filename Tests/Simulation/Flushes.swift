@@ -4,7 +4,7 @@
 /// One `flush_all` with a delay.
 final class DelayedFlush {
     /// Between which times of the true clock it happens; `.max` while there is no answer.
-    let earliest: Int64
+    private(set) var earliest: Int64
     let life: Int64
     var latest = Int64.max
     /// Whether nothing can have come in between.
@@ -14,6 +14,11 @@ final class DelayedFlush {
     init(_ clock: Int64, seconds: Int) {
         life = Int64(seconds) * 1000
         earliest = clock + life
+    }
+
+    fileprivate func postpone(_ milliseconds: Int64) {
+        earliest += milliseconds
+        if latest != .max { latest += milliseconds }
     }
 }
 
@@ -28,6 +33,9 @@ extension Run {
         flush.isSure = true
         passFlush()
     }
+
+    /// A boot has set the store's clock.
+    func postponeFlushes(_ milliseconds: Int64) { for flush in flushes { flush.postpone(milliseconds) } }
 
     /// No answer came: it may be due until then, or never.
     func forget(_ flush: DelayedFlush) { flush.latest = trueClock + flush.life + 2 }

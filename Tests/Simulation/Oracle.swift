@@ -16,7 +16,7 @@ struct Deadline {
     /// Between which times, in ms of the true clock, the entry ends; `.max`: never.
     var earliest: Int64
     var latest: Int64
-    /// The time to live, for what happens to it when the civil clock is set back.
+    /// The time to live, and what an answer may come later than the clock is read.
     var life: Int64
     var began: Int
     var over = Int.max
@@ -26,6 +26,11 @@ struct Deadline {
     mutating func settle(_ clock: Int64) {
         if earliest != .max, latest == .max { latest = clock + life }
     }
+
+    mutating func postpone(_ milliseconds: Int64) {
+        if earliest != .max { earliest += milliseconds }
+        if latest != .max { latest += milliseconds }
+    }
 }
 
 /// One change of a key.
@@ -33,7 +38,7 @@ final class Write {
     let what: String
     /// nil: the key holds nothing.
     var content: [UInt8]?
-    var flags: UInt32
+    fileprivate(set) var flags: UInt32
     /// When it was asked for.
     let began: Int
     /// When it had happened, if it did.
@@ -78,6 +83,9 @@ final class Write {
 final class KeyModel {
     let name: String
     private(set) var writes: [Write] = []
+    /// What nobody may see any more, where a power cut may bring it back; else nothing.
+    private var past: [Write] = []
+    private let keepsPast: Bool
     private var contentOf: [UInt64: [UInt8]] = [:]
     /// Changes without an answer.
     var open = 0
@@ -86,8 +94,9 @@ final class KeyModel {
     /// The latest events, for a report.
     private(set) var history: [String] = []
 
-    init(_ name: String) {
+    init(_ name: String, keepsPast: Bool) {
         self.name = name
+        self.keepsPast = keepsPast
         let absence = Write("nothing", nil, began: -1)
         absence.confirm(-1)
         absence.isAnswered = true
@@ -115,7 +124,9 @@ final class KeyModel {
     /// Forgets what nobody may see any more.
     func compact(_ time: Int) {
         guard open == 0, writes.count > 12 else { return }
-        writes = candidates(time)
+        let left = candidates(time)
+        if keepsPast { past += writes.filter { write in !write.isVoid && !left.contains { $0 === write } } }
+        writes = left
     }
 
     /// Deadlines that a read from `time` on may find.
@@ -187,18 +198,22 @@ final class KeyModel {
 
     /// All that ever was may be back: an unclean reboot that was to keep what it finds.
     func revive(_ time: Int) {
-        for write in writes where !write.isVoid {
-            let again = Write(write.what + " (revived)", write.content, flags: write.flags, began: time)
+        var revived: [[UInt8]?: Write] = [:]
+        let all = past + writes
+        for write in all where !write.isVoid {
+            let again = revived[write.content] ?? Write("revived " + write.what, write.content, began: time)
+            again.flags = write.flags
             again.over = time
-            again.deadlines = write.deadlines.map { old in
+            again.deadlines += write.deadlines.map { old in
                 var deadline = old
                 deadline.began = time
                 deadline.over = time
                 deadline.sure = .max
                 return deadline
             }
-            writes.append(again)
+            if revived.updateValue(again, forKey: write.content) == nil { writes.append(again) }
         }
+        past = []
     }
 
     func forgetIDs() { contentOf = [:] }
@@ -211,10 +226,10 @@ final class KeyModel {
         }
     }
 
-    /// The civil clock was set back before a start: what is left of a life begins anew with each read from disk.
-    func prolong() {
+    /// A boot has set the store's clock: what is given in its time comes so much later by the true clock.
+    func postpone(_ milliseconds: Int64) {
         for write in writes {
-            for index in write.deadlines.indices { write.deadlines[index].latest = .max }
+            for index in write.deadlines.indices { write.deadlines[index].postpone(milliseconds) }
         }
     }
 }

@@ -20,6 +20,17 @@ enum FaultKind: String, CaseIterable {
     case damage
 }
 
+/// What is rare, and what some seeds are about.
+enum Theme: CaseIterable {
+    case none
+    /// Power cuts, with whatever is on the disk then.
+    case cuts
+    /// The civil clock is set, and processes end.
+    case clock
+    /// Large values, one start after the other: files of many epochs.
+    case restarts
+}
+
 /// What may happen next.
 enum StepKind: CaseIterable {
     case ask, connection, writer, reader, background, moment, period, disconnect, jump, fault, end
@@ -59,13 +70,19 @@ struct Plan {
     var weights: [Int] = []
     /// Whether entries may vanish without a fault.
     var mayVanish = false
+    /// The rare moment that the seed is about.
+    var theme = Theme.none
+    /// Of three deaths, so many are power cuts.
+    var cutShare = 1
+    /// Of 20 values, so many are large, whatever the others are.
+    var largeShare = 0
 
     init(seed: UInt64, directory: String, faults wanted: FaultKind? = nil) {
         self.seed = seed
         var random = SeededRandom(seed: seed &* 0x9e37_79b9 &+ 77)
         clients = 1 + random.below(4)
         keys = 2 + random.below(8)
-        faults = random.isOne(in: 2) ? .none : FaultKind.allCases[random.below(4)]
+        faults = random.isOne(in: 2) ? .none : FaultKind.allCases[1 + random.below(3)]
         if let wanted { faults = wanted }
         jumps = random.isOne(in: 8)
         kills = [0, 4, 8, 20][random.below(4)]
@@ -84,12 +101,43 @@ struct Plan {
             return
         }
         options.disk = disk(directory, &random)
+        if random.isOne(in: 2) { theme = Theme.allCases[random.below(Theme.allCases.count)] }
+        follow(theme, &random)
+    }
+
+    /// Makes the moments of the theme frequent.
+    private mutating func follow(_ theme: Theme, _ random: inout SeededRandom) {
+        switch theme {
+        case .none: return
+        case .cuts:
+            powerCuts = true
+            cutShare = 2
+            options.disk?.durability = random.isOne(in: 3) ? .always : .process
+            options.disk?.write = .through
+            options.disk?.admission = .all
+            options.disk?.writeBudget = nil
+        case .clock: jumps = true
+        case .restarts:
+            largeShare = 12
+            switches = 120
+        }
+        kills = max(kills, 8)
+        stops = max(stops, 4)
+        weights = zip(StepKind.allCases, weights).map { kind, weight in
+            switch kind {
+            case .end: weight * 3
+            case .jump where theme == .clock: weight * 4
+            default: weight
+            }
+        }
     }
 
     /// Gives faults the time and the occasions that they need.
     private mutating func favourFaults() {
         kills = max(kills, 8)
-        stops = max(stops, 4)
+        // Damage is found in a store that is used again, and most of it by reading from disk what a stop has put there.
+        stops = max(stops, faults == .damage ? 14 : 4)
+        if faults == .damage { powerCuts = false }
         weights = zip(StepKind.allCases, weights).map { kind, weight in
             kind == .period || kind == .fault || kind == .end ? weight * 3 : weight
         }
@@ -103,7 +151,7 @@ struct Plan {
         disk.inlineBytesMax = [200, 2000, 20 << 10][random.below(3)]
         disk.readers = 1 + random.below(2)
         disk.trimInterval = [50, 1000, 10_000][random.below(3)]
-        disk.durability = [.none, .process, .process, .always][random.below(4)]
+        disk.durability = [faults == .damage ? .process : .none, .process, .process, .always][random.below(4)]
         disk.afterPowerLoss = random.isOne(in: 4) ? .keep : .discard
         if random.isOne(in: 4) {
             disk.bytesMax = 4 << 20
@@ -133,6 +181,7 @@ struct Plan {
         }
         return
             "\(clients) clients, \(keys) keys, memory \(options.memory.bytesMax ?? 0)/\(options.memory.shards ?? 0), "
-            + "\(disk ?? "no disk"), faults \(faults), kills \(kills), power cuts \(powerCuts), jumps \(jumps)"
+            + "\(disk ?? "no disk"), faults \(faults), kills \(kills), power cuts \(powerCuts), jumps \(jumps), "
+            + "theme \(theme)"
     }
 }

@@ -124,6 +124,7 @@ extension Run {
         let inline = plan.options.disk?.inlineBytesMax ?? 1000
         let bytes: Int
         switch random.below(20) {
+        case 0..<plan.largeShare: bytes = inline + random.below(4000)
         case 0..<8: bytes = 20 + random.below(200)
         case 8..<12: bytes = 200 + random.below(3000)
         case 12..<14: bytes = max(16, inline - 4 + random.below(8))
@@ -256,7 +257,7 @@ extension Run {
         isFlushing = true
         // It takes the place of one that is to come, now or soon.
         doubtFlushes()
-        if random.isOne(in: 3), !plan.jumps {
+        if random.isOne(in: 3) {
             let seconds = 1 + random.below(5)
             let flush = DelayedFlush(trueClock, seconds: seconds)
             flushes.append(flush)

@@ -16,7 +16,7 @@ extension Run {
         trace(isPowerCut ? "power cut" : "kill")
         if isPowerCut {
             counts.powerCuts += 1
-            sim_keep_for_power_cut(random.next(), [0, 128, 255, 256][random.below(4)])
+            sim_keep_for_power_cut(random.next(), [0, 128, 255, 256, 256, 256][random.below(6)])
         } else {
             counts.kills += 1
             sim_keep_for_kill()
@@ -31,6 +31,7 @@ extension Run {
         guard sim_open_files() == 0 else { throw Wrong(description: "\(sim_open_files()) descriptors leaked") }
         guard sim_restart() == 1 else { throw Wrong(description: "nothing was kept") }
         isDead = false
+        isBarred = false
         for key in keys { key.note("\(time) @\(trueClock) \(isPowerCut ? "power cut" : "kill")") }
         let disk = plan.options.disk
         if isPowerCut {
@@ -84,11 +85,12 @@ extension Run {
 
     func start() throws {
         damageAtRest()
-        if wasSetBack { for key in keys { key.prolong() } }
         for attempt in 0..<20 {
             if attempt > 10 { isCalm = true }
             defer { isCalm = false }
             isStarting = true
+            let begin = trueClock
+            storeTime.attempts += 1
             defer { isStarting = false }
             do {
                 daemon = try SimulatedDaemon(plan.options, clock)
@@ -102,6 +104,7 @@ extension Run {
                 continue
             }
             trace("started: \(daemon?.report ?? "")")
+            if !isDead { try checkClock(begin) }
             // A store that was given up takes the flush along that it was to perform.
             if mayVanish { doubtFlushes() }
             for key in keys { key.note("\(time) @\(trueClock) started: \(daemon?.report ?? "")") }

@@ -50,7 +50,8 @@ final class Run {
 
     let plan: Plan
     let random: Dice
-    let clock = ManualClock(boot: 1_000_000, civil: 1_700_000_000_000)
+    static let civilBegin: Int64 = 1_700_000_000_000
+    let clock = ManualClock(boot: 1_000_000, civil: Run.civilBegin)
     /// Time that passes whatever the clocks say, in ms.
     var trueClock: Int64 = 0
     private(set) var time = 0
@@ -77,8 +78,9 @@ final class Run {
     var depth = 0
     var isCalm = false
     var failures: (share: Int, code: Int32) = (0, 0)
+    var isBarred = false
     var boots = 1
-    var wasSetBack = false
+    var storeTime = StoreTimeModel()
     var problem: (any Error)?
     private let prints: Bool
 
@@ -86,7 +88,8 @@ final class Run {
         self.plan = plan
         self.prints = prints
         random = Dice(seed: plan.seed)
-        keys = (0..<plan.keys).map { KeyModel($0 % 4 == 3 ? "n\($0)" : "k\($0)") }
+        let keepsPast = plan.powerCuts && plan.options.disk?.afterPowerLoss == .keep
+        keys = (0..<plan.keys).map { KeyModel($0 % 4 == 3 ? "n\($0)" : "k\($0)", keepsPast: keepsPast) }
         mayVanish = plan.mayVanish || plan.faults != .none
         sim_format(Self.roomBytes, Self.roomFiles)
         sim_boot("boot-1", plan.seed)
@@ -123,8 +126,18 @@ final class Run {
         if isDead { return try restart() }
         if let daemon {
             if daemon.isDoubtful { mayVanish = true }
+            if endsBarred(daemon) { return try restart() }
             try Simulation.quietly { try daemon.check(isThorough: step % 40 == 0) }
         }
+    }
+
+    /// Kills where it is rare to be: while the journal is closed, and when it has just been opened again.
+    private func endsBarred(_ daemon: SimulatedDaemon) -> Bool {
+        let wasBarred = isBarred
+        isBarred = daemon.isBarred
+        guard isBarred || wasBarred, random.isOne(in: isBarred ? 50 : 3) else { return false }
+        die()
+        return true
     }
 
     /// What the scheduler draws at the top.
@@ -156,7 +169,7 @@ final class Run {
     private func endProcess() {
         let draw = random.below(30)
         if draw < plan.kills {
-            isPowerCut = plan.powerCuts && random.isOne(in: 3)
+            isPowerCut = plan.powerCuts && random.below(3) < plan.cutShare
             if random.isOne(in: 4) { die() } else { callsToDeath = 1 + random.below(60) }
         } else if draw < plan.kills + plan.stops {
             stop()
@@ -219,9 +232,7 @@ final class Run {
         guard plan.jumps else { return }
         let by = Int64(random.below(7_200_000)) - 3_600_000
         trace("jump \(by)")
-        if by < 0 { wasSetBack = true }
         clock.jump(civilMilliseconds: by)
-        // A start may take entries for older than they are.
-        mayVanish = true
+        storeTime.civil += by
     }
 }

@@ -15,6 +15,7 @@ final class SimulatedDaemon {
     private let service: Service
     private(set) var writer: DiskWriter?
     private var readers: [DiskReader] = []
+    private var readsAtHand: [ReadsAtHand] = []
     private var swept: [Int]
     private(set) var isWriting = false
     private var isReading: [Bool]
@@ -42,6 +43,8 @@ final class SimulatedDaemon {
     }
 
     var readerCount: Int { readers.count }
+    /// The time of the store.
+    var time: WallTime { cache.memory.storeTime(cache.memory.clock.now()) }
     var report: String { cache.startReport ?? "memory only" }
 
     /// Whether the store was given up, or something went on without it: entries may be gone.
@@ -51,7 +54,15 @@ final class SimulatedDaemon {
             || cache.memory.shards.contains { $0.withLock { $0.counters.barredWrites > 0 } }
     }
 
-    func connect(_ number: Int) -> ClientConnection { ClientConnection(number, service) }
+    /// Whether writes are acknowledged that the disk does not get.
+    var isBarred: Bool { cache.disk?.isJournalClosed.load(ordering: .relaxed) ?? false }
+
+    /// Every other client is served by a loop that looks on disk itself.
+    func connect(_ number: Int) -> ClientConnection {
+        let reads = number % 2 == 0 ? cache.readsAtHand(loops: 1) : nil
+        if let reads { readsAtHand.append(reads) }
+        return ClientConnection(number, service, reads)
+    }
 
     // MARK: Turns
 
@@ -87,8 +98,11 @@ final class SimulatedDaemon {
         cache.writeOutMemory()
         if let disk = cache.disk, let writer {
             disk.refuseJobs()
+            // Nobody else takes this reader's turns meanwhile.
+            isReading[0] = true
             while let job = disk.jobAtHand() { readers[0].serve(job) }
             for reader in readers { reader.close() }
+            for reads in readsAtHand { reads.close() }
             disk.inbox.update { $0.isStopping = true }
             isWriting = true
             while writer.turn(writer.take()) {}
@@ -104,6 +118,7 @@ final class SimulatedDaemon {
         cache.disk?.injected.withLock { $0.beforeLanding = nil }
         writer = nil
         readers = []
+        readsAtHand = []
     }
 
     /// The process is dead: its memory is given back, and what it still does to its disk is not seen.
@@ -114,6 +129,7 @@ final class SimulatedDaemon {
             // Jobs hold the tier, which holds them.
             while disk.jobAtHand() != nil {}
             for reader in readers { reader.close() }
+            for reads in readsAtHand { reads.close() }
             writer?.index?.close()
             writer?.index = nil
             disk.directory.release()

@@ -23,10 +23,11 @@ def run(torture):
         with torture.daemon() as server:
             expires_in_time(server)
         texts.append("expired after its 2 s")
-    with torture.case("a clock that is set forward across a restart") as texts:
-        with torture.daemon() as server:
-            forward_across_restart(server)
-        texts.append("what was over is gone, the rest is there")
+    with torture.case("a clock that is set forward across a restart, and across a boot") as texts:
+        for is_booted in (False, True):
+            with torture.daemon() as server:
+                forward_across_restart(server, is_booted)
+        texts.append("in one boot it moves no deadline; after another, what was over is gone, the rest is there")
 
 
 def live_jump(server, jump):
@@ -67,16 +68,21 @@ def expires_in_time(server):
         expect_true(time.monotonic() - begin >= 2, "expired early")
 
 
-def forward_across_restart(server):
+def forward_across_restart(server, is_booted):
     with server.connect() as connection:
         for name, ttl in ((b"over", 1000), (b"left", 10_000), (b"for-ever", 0)):
             expect(connection.set(name, value(name, 1, SMALL), 0, ttl), b"STORED", "set")
     wait_drained(server)
     expect(server.terminate(), 0, "exit status after SIGTERM")
     server.faults.shift_clock(3600)
+    if is_booted:
+        server.faults.reboot()
     server.start()
+    passed = 3600 if is_booted else 0
     with server.connect() as connection:
-        expect(connection.get(b"over"), None, "an entry whose deadline has passed")
+        left = ttl_of(connection, b"over")
+        expect(left is None, is_booted, f"an entry of 1000 s is gone, with {left} s left")
         left = ttl_of(connection, b"left")
-        expect_true(left is not None and 6000 < left <= 6400, f"{left} s are left of 10000 - 3600")
+        most = 10_000 - passed
+        expect_true(left is not None and most - 400 < left <= most, f"{left} s are left of 10000 - {passed}")
         expect_true(connection.get(b"for-ever") is not None, "an entry without a deadline")

@@ -19,6 +19,7 @@ from scripted import disk_state, wait_drained
 
 SMALL, LARGE = 300, 40_000
 COUNT = 40
+LONG_TTL = 1000
 JOURNAL = ["--disk-journal", "1MiB"]
 RING_START = 4096
 
@@ -264,22 +265,47 @@ def rebooted_always(torture):
 
 
 def clock_set_back(torture):
-    """The clock is set back between two runs: no entry gets more time than it was given."""
-    ttl = 1000
-    for jump in (-3600, -86400 * 3650):
-        with torture.daemon() as server:
+    """The clock is set back between two runs: no entry gets more time than it was given, however often it is read."""
+    year = 86400 * 365
+    for jump, end in ((-3600, stop), (-3600, lambda server: server.kill()), (-3600, reboot), (-10 * year, stop)):
+        with torture.daemon(memory="2MiB") as server:
+            begin = time.monotonic()
             with server.connect() as connection:
                 for name, length in ((b"small", SMALL), (b"large", LARGE)):
-                    expect(connection.set(name, value(name, 1, length), 0, ttl), b"STORED", "set")
+                    expect(connection.set(name, value(name, 1, length), 0, LONG_TTL), b"STORED", "set")
+            stored = time.monotonic()
             wait_drained(server)
-            stop(server)
+            end(server)
             server.faults.shift_clock(jump)
             server.start()
-            with server.connect() as connection:
-                for name in (b"small", b"large"):
-                    left = ttl_of(connection, name)
-                    expect_true(left is None or left <= ttl, f"{name!r} lives {left} s more after a jump of {jump} s")
-                    expect_true(left is None or left > ttl - 30, f"{name!r} lives only {left} s more")
+            check_time_left(server, begin, stored, jump)
+            leave_memory(server)
+            check_time_left(server, begin, stored, jump)
+
+
+def check_time_left(server, begin, stored, jump):
+    """Both entries, stored between two times of our own clock, have what is left of theirs; a second for rounding."""
+    with server.connect() as connection:
+        for name in (b"small", b"large"):
+            most = LONG_TTL - (time.monotonic() - stored) + 1
+            left = ttl_of(connection, name)
+            expect_true(left is not None and left <= most, f"{name!r} lives {left} s, not {most}, after {jump} s")
+            least = LONG_TTL - (time.monotonic() - begin) - 1
+            expect_true(left >= least, f"{name!r} lives only {left} s, not {least}, after {jump} s")
+
+
+def leave_memory(server):
+    """Fills memory with other things, so that the next read is one from disk; more time passes than is rounded."""
+    time.sleep(2.1)
+    with server.connect() as connection:
+        for number in range(60):
+            connection.set(b"churn-%d" % number, b"x" * 60_000)
+
+
+def reboot(server):
+    """An orderly stop, and then another boot."""
+    stop(server)
+    server.faults.reboot()
 
 
 def ttl_of(connection, key):

@@ -150,6 +150,11 @@ static ssize_t pread_any(int file, void *buffer, size_t count, off_t at) {
 }
 ssize_t pread(int file, void *buffer, size_t count, off_t at) { return pread_any(file, buffer, count, at); }
 ssize_t pread64(int file, void *buffer, size_t count, off64_t at) { return pread_any(file, buffer, count, at); }
+ssize_t preadv2(int file, const struct iovec *parts, int count, off_t at, int flags) {
+    int code = is_file_of_ours(file) ? verdict(READ) : 0;
+    if (code > 0) return failed(code);
+    return syscall(SYS_preadv2, file, parts, count, at, 0, flags);
+}
 
 /* The bytes to write of `count`; 0 with errno set when the call fails. */
 static size_t allowed(int file, size_t count, int *dies) {

@@ -112,7 +112,7 @@ class FaultyDaemon(Daemon):
         self.is_ended = False
         return super().launch()
 
-    def terminate(self, seconds=20.0):
+    def terminate(self, seconds=60.0):
         self.is_ended = True
         return super().terminate(seconds)
 

@@ -29,8 +29,15 @@ class TolerantWorker(LoudWorker):
     slowest_get = 0.0
     refusals = 0
     answered_gets = 0
+    # How many more batches it sends; None: as many as it can.
+    batches_left = None
 
     def exchange(self, connection):
+        if self.batches_left is not None:
+            if self.batches_left == 0:
+                self.stopping = True
+                return
+            self.batches_left -= 1
         before = len(self.operations)
         begin = time.monotonic()
         try:

@@ -140,9 +140,7 @@ extension Session {
             switch unsafe showPlain(key, item.hash, &turn) {
             case .hit: tally.hits &+= 1
             case .miss: tally.misses &+= 1
-            case .unresolved:
-                unsafe load(key, touch: nil, includesCAS: false, turn)
-                reply(.end, &turn)
+            case .unresolved: unsafe readPlain(key, item.hash, &tally, &turn)
             }
             tally.gets &+= 1
         }
@@ -161,6 +159,27 @@ extension Session {
         }
         if lookup == .miss { turn.output.append(.end) }
         return lookup
+    }
+
+    /// Answers a `get` of one key that memory does not know.
+    ///
+    /// At once if the disk can be asked without waiting, else by a slot.
+    @inline(never)
+    private mutating func readPlain(
+        _ key: UnsafeRawBufferPointer, _ hash: KeyHash, _ tally: inout PlainTally, _ turn: inout Turn
+    ) {
+        let lookup = turn.readAtHand(unsafe Span(_unsafeBytes: key), hash) { output, entry in
+            unsafe output.appendOnlyValue(key: key, entry)
+        }
+        switch lookup {
+        case .hit: tally.hits &+= 1
+        case .miss:
+            turn.output.append(.end)
+            tally.misses &+= 1
+        case .unresolved:
+            unsafe load(key, touch: nil, includesCAS: false, turn)
+            reply(.end, &turn)
+        }
     }
 
     /// Stores the value behind the line and answers; false if that takes more than a moment.

@@ -37,7 +37,11 @@ extension Session {
             }
             tally.keys &+= 1
             let key = unsafe input[range]
-            switch unsafe lookUp(key, touch: touch, includesCAS: retrieval.includesCAS, &turn) {
+            var found = unsafe lookUp(key, touch: touch, includesCAS: retrieval.includesCAS, &turn)
+            if found == .unresolved, touch == nil {
+                found = unsafe readAtHand(key, includesCAS: retrieval.includesCAS, &turn)
+            }
+            switch found {
             case .hit: tally.hits += 1
             case .miss: tally.misses += 1
             case .unresolved: unsafe load(key, touch: touch, includesCAS: retrieval.includesCAS, turn)
@@ -83,6 +87,23 @@ extension Session {
         }
         return cache.withEntry(span, now: now, touch: touch) { entry in
             unsafe turn.output.appendValue(key: key, entry, includesCAS: includesCAS)
+        }
+    }
+
+    /// Finds a key on disk, if that can be asked without waiting, and renders it where the next reply goes.
+    @inline(never)
+    private mutating func readAtHand(
+        _ key: UnsafeRawBufferPointer, includesCAS: Bool, _ turn: inout Turn
+    ) -> Lookup {
+        // SAFETY: the span does not outlive this call, and the input stays in place during it.
+        let span = unsafe Span<UInt8>(_unsafeBytes: key)
+        let last = replies.last
+        return turn.readAtHand(span, turn.cache.hash(of: span)) { output, entry in
+            if let last {
+                unsafe last.following.appendValue(key: key, entry, includesCAS: includesCAS)
+            } else {
+                unsafe output.appendValue(key: key, entry, includesCAS: includesCAS)
+            }
         }
     }
 

@@ -90,7 +90,9 @@ final class Worker {
         self.counters = counters
         self.mailbox = mailbox
         unsafe turnPlace = .allocate(capacity: 1)
-        unsafe turnPlace.initialize(to: Turn(service: service, counters: counters, completions: mailbox))
+        let reads = service.cache.readsAtHand(loops: service.settings.threads)
+        unsafe turnPlace.initialize(
+            to: Turn(service: service, counters: counters, completions: mailbox, reads: reads))
         unsafe readMemory = .allocate(byteCount: Self.readBytes, alignment: 4096)
         wakeWatch = try mailbox.wakeup.watch(on: loop) { [unowned self] in takeMessages() }
         service.clientMemory.join(mailbox)
@@ -110,6 +112,7 @@ final class Worker {
         loop.run {
             handshakeStepsLeft = Self.handshakeStepsMax
             runReady()
+            turn.reads?.endTurn()
             if service.clientMemory.isExhausted { service.clientMemory.tellWorkers() }
             if isStopping || (isDraining && connections.isEmpty) { return .stop }
             return ready.isEmpty ? .wait : .poll

@@ -200,7 +200,7 @@ enum Launch: Equatable, Sendable {
         ]
         // --user is who the daemon becomes.
         let credentials = CredentialOption.options { Tag.credential($0) }.map { option in
-            guard case .credential(.user) = option.tag else { return option }
+            guard option.long == "user" else { return option }
             return Option(option.tag, long: "login", value: "NAME", help: option.help)
         }
         groups.append(OptionGroup("Maintenance", maintenance + credentials))

@@ -13,6 +13,8 @@ struct Turn: ~Copyable {
     let cache: Cache
     // SAFETY: `cache`, not counted: the request path takes it from here.
     let cacheReference: Unmanaged<Cache>
+    /// Lookups on disk that need not wait; nil without a disk tier.
+    let reads: ReadsAtHand?
     let service: Service
     let counters: Counters
     /// Where the engine's answers go.
@@ -47,9 +49,11 @@ struct Turn: ~Copyable {
     var output = Output()
 
     init(
-        service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker & LoginReceiver
+        service: Service, counters: Counters, completions: any CompletionQueue & ConnectionWaker & LoginReceiver,
+        reads: ReadsAtHand? = nil
     ) {
         cache = service.cache
+        self.reads = reads
         unsafe cacheReference = .passUnretained(service.cache)
         self.service = service
         self.counters = counters
@@ -109,6 +113,21 @@ struct Turn: ~Copyable {
             SlowRequest(
                 time: cache.clock.wall(), nanoseconds: nanoseconds, place: kind == .changeDisk ? .write : .disk,
                 command: kind.command, requests: 1, key: key, descriptor: descriptor))
+    }
+
+    /// Shows an entry that memory does not hold, and the output, to `body`, if the disk can be asked without waiting.
+    ///
+    /// Recorded as a get that the disk has answered.
+    mutating func readAtHand(
+        _ key: Span<UInt8>, _ hash: KeyHash, _ body: (inout Output, EntryView) -> Void
+    ) -> Lookup {
+        guard let reads else { return .unresolved }
+        let start = cache.clock.nanoseconds()
+        let lookup = reads.withEntry(key, hash, now: now) { body(&output, $0) }
+        if lookup != .unresolved {
+            recorder.recordAtHand(isHit: lookup == .hit, nanoseconds: cache.clock.nanoseconds() &- start)
+        }
+        return lookup
     }
 
     /// The point in time that a client's expiry means.

@@ -139,6 +139,12 @@ struct TurnRecorder {
     /// Leaves out what was counted since the last recording: answers that are recorded one by one.
     mutating func skip(_ counters: Counters) { counted = Counted(counters) }
 
+    /// Records a get that the disk has answered within the turn: it is none of those that the turn's time stands for.
+    mutating func recordAtHand(isHit: Bool, nanoseconds: Int64) {
+        record(isHit ? .getDisk : .getDiskMiss, nanoseconds: nanoseconds)
+        if isHit { counted.getHits &+= 1 } else { counted.getMisses &+= 1 }
+    }
+
     /// Records one request that has waited.
     func record(_ kind: LatencyKind, nanoseconds: Int64) {
         worker.latencies.add(kind, nanoseconds: nanoseconds, bucket: LatencyScale.bucket(nanoseconds))

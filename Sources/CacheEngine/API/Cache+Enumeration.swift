@@ -100,11 +100,11 @@ extension Cache {
 
     private func info(_ entry: ScannedEntry, _ disk: DiskTier) -> EntryInfo? {
         let now = clock.now()
-        let deadline = memory.deadline(of: entry.metadata)
+        let deadline = memory.instant(entry.metadata.deadline)
         guard entry.metadata.generation > disk.flushGeneration, deadline > now else { return nil }
         return EntryInfo(
-            key: entry.key, entry.metadata, extendedBytes: 0, deadline: deadline, now: now, wall: memory.wall(now),
-            isFile: entry.fileBytes > 0)
+            key: entry.key, entry.metadata, extendedBytes: 0, deadline: deadline, now: now,
+            time: memory.storeTime(now), isFile: entry.fileBytes > 0)
     }
 
     /// Shows the entries that were not shown yet; whether `body` ended the walk.

@@ -127,9 +127,11 @@ extension Cache {
                 guard let write = shard.pending.find(hash) else { return .onDisk(touched: nil) }
                 switch write.kind {
                 case .deletion, .barred: return .known(nil)
-                case .touch: return .onDisk(touched: disk.journal.record(at: write.position).header)
-                case .entry: return .known(unsafe journalled(disk.journal.record(at: write.position), key, now))
+                case .touch, .entry: break
                 }
+                guard let record = disk.journal.wholeRecord(at: write.position) else { return .known(nil) }
+                if write.kind == .touch { return .onDisk(touched: record.header) }
+                return .known(unsafe journalled(record, key, now))
             }
             return (hash, sighting)
         }
@@ -137,11 +139,11 @@ extension Cache {
 
     private func journalled(_ record: JournalRecord, _ key: UnsafeRawBufferPointer, _ now: Instant) -> EntryInfo? {
         let header = record.header
-        let deadline = memory.deadline(of: EntryMetadata(header))
+        let deadline = memory.instant(WallTime(milliseconds: header.deadline))
         guard unsafe record.key.elementsEqual(key), deadline > now else { return nil }
         return EntryInfo(
             key: unsafe Array(key), EntryMetadata(header), extendedBytes: Int(header.extendedBytes),
-            deadline: deadline, now: now, wall: memory.wall(now), isFile: record.kind == .fileEntry)
+            deadline: deadline, now: now, time: memory.storeTime(now), isFile: record.kind == .fileEntry)
     }
 
     /// What the row, and a touch that it does not know yet, say about the key.
@@ -153,11 +155,11 @@ extension Cache {
             row.metadata.marks = EntryMarks(rawValue: touched.marks)
         }
         let now = clock.now()
-        let deadline = memory.deadline(of: row.metadata)
+        let deadline = memory.instant(row.metadata.deadline)
         guard deadline > now else { return nil }
         return EntryInfo(
             key: key, row.metadata, extendedBytes: row.extendedBytes, deadline: deadline, now: now,
-            wall: memory.wall(now), isFile: row.isFile)
+            time: memory.storeTime(now), isFile: row.isFile)
     }
 
     /// Has a reader thread look the row up; false if the tier is stopping.

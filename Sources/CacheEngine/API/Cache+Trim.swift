@@ -70,7 +70,8 @@ extension Cache {
             case .entries(let entries): Trim.down(toEntries: max(0, entries), bytes: .max, in: memory)
             case .bytes(let bytes): Trim.down(toEntries: .max, bytes: max(0, bytes), in: memory)
             case .age(let age, let base): Trim.before(now.advanced(bySubtracting: age), by: base, in: memory)
-            case .date(let seconds, let base): Trim.before(memory.instant(.seconds(seconds)), by: base, in: memory)
+            case .date(let seconds, let base):
+                Trim.before(memory.instant(civil: .seconds(seconds)), by: base, in: memory)
             case .valueBytes(let bytes): Trim.matching(in: memory) { $0.valueBytes > bytes }
             case .unexpired: Trim.matching(in: memory) { $0.deadline <= now }
             }

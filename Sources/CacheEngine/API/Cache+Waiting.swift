@@ -66,6 +66,12 @@ extension Cache {
             case .miss: return nil
             case .unresolved: break
             }
+            var read: CachedEntry?
+            switch withEntryOnDisk(key, now: now, { read = CachedEntry($0, now: now) }) {
+            case .hit: return read
+            case .miss: return nil
+            case .unresolved: break
+            }
             let box = mailbox ?? Mailbox()
             mailbox = box
             load(key, waiter: box.waiter(), here: true)
@@ -84,6 +90,11 @@ extension Cache {
         while true {
             var pinned: PinnedEntry?
             switch withEntry(key, now: clock.now(), { pinned = $0.pin() }) {
+            case .hit: return pinned.map(Fetched.pinned) ?? .absent
+            case .miss: return .absent
+            case .unresolved: break
+            }
+            switch withEntryOnDisk(key, now: clock.now(), { pinned = $0.pin() }) {
             case .hit: return pinned.map(Fetched.pinned) ?? .absent
             case .miss: return .absent
             case .unresolved: break

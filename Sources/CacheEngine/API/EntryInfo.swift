@@ -65,15 +65,15 @@ extension EntryInfo {
 
     /// An entry on disk.
     ///
-    /// `wall` is `now` in civil time.
+    /// `time` is `now` by the store's clock.
     init(
-        key: [UInt8], _ metadata: EntryMetadata, extendedBytes: Int, deadline: Instant, now: Instant, wall: WallTime,
+        key: [UInt8], _ metadata: EntryMetadata, extendedBytes: Int, deadline: Instant, now: Instant, time: WallTime,
         isFile: Bool
     ) {
         self.init(
             key: key, valueBytes: metadata.valueBytes, extendedBytes: extendedBytes, flags: metadata.flags,
-            cas: metadata.cas, age: .seconds(Self.seconds(from: metadata.written, to: wall)),
-            idle: .seconds(Self.seconds(from: max(metadata.accessed, metadata.written), to: wall)),
+            cas: metadata.cas, age: .seconds(Self.seconds(from: metadata.written, to: time)),
+            idle: .seconds(Self.seconds(from: max(metadata.accessed, metadata.written), to: time)),
             timeToLive: deadline.timeLeft(at: now), storage: isFile ? .file : .inline,
             isStale: metadata.marks.contains(.stale), hasBinaryKey: metadata.marks.contains(.binaryKey),
             wasFetched: metadata.marks.contains(.fetched) || metadata.accessed.seconds > metadata.written.seconds)

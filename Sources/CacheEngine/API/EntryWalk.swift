@@ -21,7 +21,7 @@ public struct WalkedEntry: Sendable, Equatable {
     public var flags: UInt32
     /// The id of this version of the value.
     public var cas: UInt64
-    /// When it expires; `.never` if it does not.
+    /// When it expires, by the civil clock as it is set; `.never` if it does not.
     public var deadline: WallTime
     /// When it was last read or stored; coarse for entries on disk.
     public var accessed: WallTime
@@ -38,20 +38,20 @@ public struct WalkedEntry: Sendable, Equatable {
         valueBytes = block.valueBytes
         flags = block.flags
         cas = block.cas
-        deadline = memory.wall(block.deadline)
-        accessed = memory.wallTime(bootSeconds: block.accessed)
+        deadline = memory.civil(block.deadline)
+        accessed = memory.civil(Instant(bootSeconds: block.accessed))
         wasFetched = block.marks.contains(.fetched)
         hasBinaryKey = block.marks.contains(.binaryKey)
         accountedBytes = block.accountedBytes
     }
 
-    init(key: [UInt8], _ metadata: EntryMetadata) {
+    init(key: [UInt8], _ metadata: EntryMetadata, _ memory: MemoryTier) {
         self.key = key
         valueBytes = metadata.valueBytes
         flags = metadata.flags
         cas = metadata.cas
-        deadline = metadata.deadline
-        accessed = max(metadata.accessed, metadata.written)
+        deadline = memory.civil(metadata.deadline)
+        accessed = memory.civil(max(metadata.accessed, metadata.written))
         wasFetched = metadata.marks.contains(.fetched) || metadata.accessed.seconds > metadata.written.seconds
         hasBinaryKey = metadata.marks.contains(.binaryKey)
         accountedBytes = EntryBlock.accountedBytes(keyBytes: key.count, valueBytes: metadata.valueBytes)
@@ -173,7 +173,7 @@ public final class EntryWalk: Sendable {
         var metadata = row.metadata
         if let write = shard.pending.find(row.hash) {
             if write.kind == .deletion || write.kind == .barred { return nil }
-            let record = disk.journal.record(at: write.position)
+            guard let record = disk.journal.wholeRecord(at: write.position) else { return nil }
             guard unsafe record.key.elementsEqual(row.key) else { return nil }
             let header = record.header
             if write.kind == .entry { metadata = EntryMetadata(header) }
@@ -181,8 +181,8 @@ public final class EntryWalk: Sendable {
             metadata.cas = header.cas
             metadata.marks = EntryMarks(rawValue: header.marks)
         }
-        guard metadata.generation > disk.flushGeneration, memory.deadline(of: metadata) > now else { return nil }
-        return WalkedEntry(key: row.key, metadata)
+        guard metadata.generation > disk.flushGeneration, memory.instant(metadata.deadline) > now else { return nil }
+        return WalkedEntry(key: row.key, metadata, memory)
     }
 
     // MARK: Memory

@@ -45,6 +45,10 @@ final class DiskIndex {
     var writtenBytes = 0
     var lastLogFrames = 0
     let pageSize: Int
+    /// Told of each commit; nil: nobody holds snapshots.
+    var commitCount: CommitCount?
+    /// Told of rows; nil: nobody asks.
+    var hints: RowHints?
 
     /// Opens the index of `directory`, making it if there is none.
     ///
@@ -94,10 +98,12 @@ final class DiskIndex {
             }
             try open.commit.run()
         } catch {
+            commitCount?.advance()
             rollback()
             failedCommit = true
             throw DiskError(error)
         }
+        commitCount?.advance()
         isInTransaction = false
         committed = state
     }

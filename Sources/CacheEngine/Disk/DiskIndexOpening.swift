@@ -21,7 +21,7 @@ enum DiskIndexOpening {
     private static let rowBytesMax: Int32 = 64 << 20
 
     static func open(directory: StoreDirectory, options: IndexOptions) throws(DiskError) -> Opened {
-        SQLiteLibrary.disableMemoryStatistics()
+        SQLiteLibrary.prepare()
         let path: String
         do throws(StoreError) {
             path = try directory.prepareIndexFile()

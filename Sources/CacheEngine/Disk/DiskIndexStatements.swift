@@ -52,9 +52,7 @@ final class DiskIndexStatements {
         find = try connection.prepare(
             "SELECT \(Schema.entryColumns) FROM entry WHERE hash = ?1", name: "find entry")
         touch = try connection.prepare(
-            """
-            UPDATE entry SET cas = ?2, marks = ?3, deadline = ?4, accessed = ?5, sum = ?6, written = ?7 WHERE id = ?1
-            """,
+            "UPDATE entry SET cas = ?2, marks = ?3, deadline = ?4, accessed = ?5, sum = ?6 WHERE id = ?1",
             name: "touch entry")
         setAccessed = try connection.prepare(
             "UPDATE entry SET accessed = ?2 WHERE hash = ?1 AND accessed < ?2", name: "set access time")
@@ -72,7 +70,7 @@ final class DiskIndexStatements {
         scan = try connection.prepare(
             "SELECT \(Schema.entryColumns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
         hashes = try connection.prepare(
-            "SELECT hash FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
+            "SELECT hash, id FROM entry WHERE hash >= ?2 ORDER BY hash LIMIT ?1", name: "list hashes")
         hasFile = try connection.prepare(
             "SELECT 1 FROM entry WHERE generation = ?1 AND fileBytes > 0", name: "find value file")
         fileGenerations = try connection.prepare(

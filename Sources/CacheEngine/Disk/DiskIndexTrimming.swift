@@ -68,7 +68,11 @@ extension DiskIndex {
             defer { open.hashes.reset() }
             var hashes: [UInt64] = []
             hashes.reserveCapacity(limit)
-            while try open.hashes.step() { hashes.append(open.hashes.bits(at: 0)) }
+            while try open.hashes.step() {
+                let hash = open.hashes.bits(at: 0)
+                hints?.note(hash, open.hashes.integer(at: 1))
+                hashes.append(hash)
+            }
             return hashes
         }
     }

@@ -52,6 +52,7 @@ extension DiskIndex {
             if isNew, try insertNew(row, hash, key, extended, value, open) { return nil }
             guard let old = try presentRow(&open.present, hash) else {
                 try run(&open.insert, Int64(bitPattern: hash), row, key, extended, value)
+                hints?.note(hash, open.connection.lastInsertedRow)
                 count(valueBytes, fileBytes: row.fileBytes, sign: 1)
                 return nil
             }
@@ -110,15 +111,14 @@ extension DiskIndex {
     ) throws(DiskError) -> Bool {
         let open = try writing("touch")
         do throws(SQLiteError) {
-            var change = EntryChange(deadline: deadline, marks: marks, cas: cas, accessed: accessed)
-            guard let (rowID, sum) = try touched(&open.find, hash, key, ifGeneration, &change) else { return false }
+            let change = EntryChange(deadline: deadline, marks: marks, cas: cas, accessed: accessed)
+            guard let (rowID, sum) = try touched(&open.find, hash, key, ifGeneration, change) else { return false }
             open.touch.bind(rowID, at: 1)
             open.touch.bind(bits: cas, at: 2)
             open.touch.bind(Int64(marks.rawValue), at: 3)
             open.touch.bind(deadline == .never ? nil : deadline.milliseconds, at: 4)
             open.touch.bind(accessed.seconds, at: 5)
             open.touch.bind(bits: sum, at: 6)
-            open.touch.bind(change.written.milliseconds, at: 7)
             try open.touch.run()
             return true
         } catch {
@@ -143,7 +143,7 @@ extension DiskIndex {
     /// The row to touch and its new sum; nil if there is none that is ours and intact.
     private func touched(
         _ find: inout Statement, _ hash: UInt64, _ key: Span<UInt8>, _ ifGeneration: UInt64?,
-        _ change: inout EntryChange
+        _ change: EntryChange
     ) throws(SQLiteError) -> (rowID: Int64, sum: UInt64)? {
         find.bind(bits: hash, at: 1)
         defer { find.reset() }
@@ -156,9 +156,6 @@ extension DiskIndex {
             metadata.deadline = change.deadline
             metadata.marks = change.marks
             metadata.cas = change.cas
-            // A clock that was set back since must not count against the new deadline.
-            change.written = min(metadata.written, change.accessed)
-            metadata.written = change.written
             let seed = EntrySum.seed(key: key, generation: metadata.generation)
             let sum = EntrySum.row(hash: hash, metadata, fileBytes: columns.fileBytes, extended: extended, seed: seed)
             return (columns.rowID, sum)
@@ -176,6 +173,7 @@ extension DiskIndex {
             guard error.cause == .constraint else { throw error }
             return false
         }
+        hints?.note(hash, open.connection.lastInsertedRow)
         count(row.metadata.valueBytes, fileBytes: row.fileBytes, sign: 1)
         return true
     }
@@ -247,8 +245,6 @@ private struct EntryChange {
     let marks: EntryMarks
     let cas: UInt64
     let accessed: WallTime
-    /// When the value was stored; no later than the touch.
-    var written = WallTime.never
 }
 
 /// What a put gives a row, but for key, extended data and value.

@@ -22,6 +22,8 @@ struct EntryMarks: OptionSet, Sendable, Equatable {
 }
 
 /// An entry's metadata as the disk tier keeps it.
+///
+/// Times are those of the store's clock, see `StoreClock`.
 struct EntryMetadata: Sendable, Equatable {
     /// Names the entry's version and its value file: epoch (24 bits) << 40 | counter.
     ///

@@ -1,8 +1,8 @@
 // The index as a reader thread sees it: one read-only connection, lookups, enumeration.
 //
-// Sees the last commit as of each call and never holds a transaction open between calls, so it never holds back a
-// checkpoint for long. Verifies what it reads: key, row sum, and the sum of an inline value. Whether an entry is
-// flushed or expired is the caller's judgement. One per thread; not Sendable.
+// Sees the last commit as of each call, or, between `holdSnapshot` and `releaseSnapshot`, that of the snapshot; who
+// holds one lets it go soon, because it holds back checkpoints. Verifies what it reads: key, row sum, and the sum of an
+// inline value. Whether an entry is flushed or expired is the caller's judgement. One per thread; not Sendable.
 
 import Primitives
 import SQLite
@@ -27,10 +27,15 @@ struct IndexLocation: Sendable, Equatable {
 /// A read-only connection with its statements.
 final class IndexReader {
     private var open: Statements?
+    /// The number of the commit that the snapshot is at least as new as; nil: none is held.
+    private var heldCommit: UInt64?
+    /// Where rows are likely to be.
+    private let hints: RowHints?
 
     /// The statements go before the connection.
     private final class Statements {
         var find: Statement
+        var findByID: Statement
         var scan: Statement
         var scanByHash: Statement
         var hashes: Statement
@@ -43,6 +48,8 @@ final class IndexReader {
             let columns = DiskIndexSchema.entryColumns
             find = try connection.prepare(
                 "SELECT \(columns), value FROM entry WHERE hash = ?1", name: "read entry")
+            findByID = try connection.prepare(
+                "SELECT \(columns), value FROM entry WHERE id = ?1", name: "read entry by id")
             scan = try connection.prepare(
                 "SELECT \(columns) FROM entry WHERE id > ?2 ORDER BY id LIMIT ?1", name: "scan entries")
             scanByHash = try connection.prepare(
@@ -55,17 +62,24 @@ final class IndexReader {
     }
 
     /// Opens a connection to the index at `location`, which a `DiskIndex` must have opened before.
-    init(location: IndexLocation, cacheBytes: Int = 4 << 20) throws(DiskError) {
-        SQLiteLibrary.disableMemoryStatistics()
+    ///
+    /// `busyMilliseconds` is how long a call waits for a lock that another process holds.
+    init(
+        location: IndexLocation, cacheBytes: Int = 4 << 20, busyMilliseconds: Int32 = 200, hints: RowHints? = nil
+    ) throws(DiskError) {
+        self.hints = hints
+        SQLiteLibrary.prepare()
         open = try DiskError.wrapping { () throws(SQLiteError) in
             let connection = try Connection(path: location.path, access: .readOnly)
-            connection.setBusyTimeout(milliseconds: 200)
+            connection.setBusyTimeout(milliseconds: busyMilliseconds)
             connection.setDefensive()
             // Only the writer checkpoints (see DiskIndex).
             connection.setNoCheckpointOnClose()
+            // No cell_size_check, which looks at hundreds of cells of each page that is read: what a row says is
+            // believed for its sums, and SQLite checks a cell when it uses it.
             try connection.execute(
                 """
-                PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;
+                PRAGMA query_only = ON; PRAGMA mmap_size = 0;
                 PRAGMA temp_store = MEMORY; PRAGMA cache_size = -\(max(cacheBytes / 1024, 64));
                 """)
             return try Statements(connection)
@@ -78,26 +92,43 @@ final class IndexReader {
     /// Closes the connection.
     ///
     /// Done by deinit, too.
-    func close() { open = nil }
+    func close() {
+        heldCommit = nil
+        open = nil
+    }
 
-    /// Runs `body`, in which all lookups see the commits up to now and none of later ones.
+    /// Lets lookups see one state of the index until `releaseSnapshot`: that of commit number `commit`, or a newer one.
     ///
-    /// Saves each lookup the cost of its own read transaction (two fcntl(2) calls). Only for requests that came before
-    /// the call: a change that was acknowledged later is not seen. Keep it short: it holds back checkpoints.
-    func withSnapshot(_ body: () throws(DiskError) -> Void) throws(DiskError) {
+    /// A snapshot that is held and new enough stays. Saves each lookup the cost of its own read transaction: two
+    /// fcntl(2) calls and a look at the log's header. `commit` must be counted after the request was registered: a
+    /// change that was acknowledged before is in the commits up to it, or still pending.
+    func holdSnapshot(asOf commit: UInt64) throws(DiskError) {
         guard let open else {
             throw DiskError(kind: .other, operation: "begin snapshot", code: 0, message: "the index is closed")
         }
-        try DiskError.wrapping { () throws(SQLiteError) in try open.begin.run() }
-        defer {
-            do throws(SQLiteError) {
-                try open.end.run()
-            } catch {
-                // The transaction cannot be left open: without a connection every later call tells so.
-                close()
-            }
+        if heldCommit != nil, open.connection.isInTransaction {
+            if heldCommit == commit { return }
+            #if DEBUG
+                if SeededBug.isActive(.snapshotKept) { return }
+            #endif
+            releaseSnapshot()
+            guard isOpen else { return try holdSnapshot(asOf: commit) }
         }
-        try body()
+        try DiskError.wrapping { () throws(SQLiteError) in try open.begin.run() }
+        heldCommit = commit
+    }
+
+    /// Ends what `holdSnapshot` began, if it has not ended by itself, as an I/O error makes it.
+    func releaseSnapshot() {
+        guard heldCommit != nil else { return }
+        heldCommit = nil
+        guard let open, open.connection.isInTransaction else { return }
+        do throws(SQLiteError) {
+            try open.end.run()
+        } catch {
+            // The transaction cannot be left open: without a connection every later call tells so.
+            close()
+        }
     }
 
     /// Looks up `key` and, if its row is intact, runs `body` once with what it holds.
@@ -115,19 +146,28 @@ final class IndexReader {
         }
         // SAFETY: `body` gets pointers into the current row, which stays until the statement is reset afterwards.
         do throws(SQLiteError) {
-            return try unsafe Self.read(&open.find, hash, key, body)
+            if let rowID = hints?.find(hash) {
+                open.findByID.bind(rowID, at: 1)
+                defer { open.findByID.reset() }
+                if try open.findByID.step(), open.findByID.bits(at: 14) == hash {
+                    return unsafe Self.read(open.findByID, hash, key, body)
+                }
+            }
+            open.find.bind(bits: hash, at: 1)
+            defer { open.find.reset() }
+            guard try open.find.step() else { return .absent }
+            hints?.note(hash, open.find.integer(at: 0))
+            return unsafe Self.read(open.find, hash, key, body)
         } catch {
             throw DiskError(error)
         }
     }
 
+    /// Verifies the row that `row` stands on, and shows it.
     private static func read(
-        _ row: inout Statement, _ hash: UInt64, _ key: Span<UInt8>,
+        _ row: borrowing Statement, _ hash: UInt64, _ key: Span<UInt8>,
         _ body: (EntryMetadata, UnsafeRawBufferPointer, UnsafeRawBufferPointer?) -> Void
-    ) throws(SQLiteError) -> IndexLookup {
-        row.bind(bits: hash, at: 1)
-        defer { row.reset() }
-        guard try row.step() else { return .absent }
+    ) -> IndexLookup {
         guard row.withBlob(at: 13, { areEqual($0, key) }) else { return .absent }
         guard let columns = EntryColumns(row) else { return .damaged(generation: row.bits(at: 1)) }
         let metadata = columns.metadata

@@ -2,10 +2,12 @@
 //
 // SQLite rolls a damaged write-ahead log back silently; the anchor remembers the highest committed sequence, so a store
 // that has gone back is seen. It also holds the epoch, raised and synced at each start, so that generations and CAS ids
-// never repeat. Two slots of 512 bytes, written in turn: a torn or damaged slot leaves the other. A start writes both,
-// so the older slot never tells of an earlier epoch or of a clean stop. docs/DISK_FORMAT.md gives the bytes. Pure.
+// never repeat; and the store's time, see StoreClock. Two slots of 512 bytes, written in turn: a torn or damaged slot
+// leaves the other. A start writes both, so the older slot never tells of an earlier epoch or of a clean stop.
+// docs/DISK_FORMAT.md gives the bytes. Pure.
 
 import Hashing
+import Primitives
 
 /// What the acknowledged changes of a run survive (`disk.durability`).
 enum StoreDurability: UInt8, Sendable {
@@ -32,6 +34,7 @@ struct StoreAnchor: Equatable, Sendable {
     private static let version: UInt64 = 1
     private static let bootIDBytesMax = 63
     private static let bootIDOffset = 64
+    private static let momentOffset = 128
     private static let sumOffset = slotBytes - 8
 
     /// The start that wrote it.
@@ -46,6 +49,8 @@ struct StoreAnchor: Equatable, Sendable {
     var durability: StoreDurability
     /// /proc/sys/kernel/random/boot_id, at most 63 bytes.
     var bootID: String
+    /// When it was written; nil: not known.
+    var moment: StoreMoment?
 
     static let epochMax: UInt32 = 1 << 23 - 1
 
@@ -65,6 +70,10 @@ struct StoreAnchor: Equatable, Sendable {
         let boot = bootID.utf8.prefix(Self.bootIDBytesMax)
         bytes.put(UInt64(boot.count), at: 56)
         for (index, byte) in boot.enumerated() { bytes[Self.bootIDOffset + index] = byte }
+        if let moment {
+            bytes.put(UInt64(bitPattern: moment.time.milliseconds), at: Self.momentOffset)
+            bytes.put(UInt64(bitPattern: moment.boot.milliseconds), at: Self.momentOffset + 8)
+        }
         bytes.put(Self.sum(of: bytes), at: Self.sumOffset)
         return bytes
     }
@@ -85,6 +94,14 @@ struct StoreAnchor: Equatable, Sendable {
         self.stop = stop
         self.durability = durability
         bootID = String(decoding: bytes[Self.bootIDOffset..<Self.bootIDOffset + bootCount], as: UTF8.self)
+        moment = Self.moment(bytes.number(at: Self.momentOffset), bytes.number(at: Self.momentOffset + 8))
+    }
+
+    private static func moment(_ time: UInt64, _ boot: UInt64) -> StoreMoment? {
+        guard let time = Int64(exactly: time), (1...StoreMoment.millisecondsMax).contains(time),
+            let boot = Int64(exactly: boot), boot <= StoreMoment.millisecondsMax
+        else { return nil }
+        return StoreMoment(boot: Instant(milliseconds: boot), time: WallTime(milliseconds: time))
     }
 
     init(epoch: UInt32, write: UInt64, sequence: UInt64, durability: StoreDurability, bootID: String) {

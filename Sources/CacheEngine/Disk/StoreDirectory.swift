@@ -31,6 +31,8 @@ final class StoreDirectory {
     /// The slot as last written; nil before `start`.
     var anchor: StoreAnchor?
     var anchorFile: AnchorFile?
+    /// The store's time; nil before `start`.
+    var clock: StoreClock?
     var store: Directory?
     var values: Directory?
     /// Whether an index was opened in the current epoch.

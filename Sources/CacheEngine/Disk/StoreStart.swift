@@ -37,11 +37,11 @@ extension StoreDirectory {
     /// Decides what becomes of the store, raises the epoch, and makes the store ready to be opened.
     ///
     /// `durability` is that of the run that begins. `bootID` is the kernel's; an empty one equals none. With `former`,
-    /// this directory takes the place of one that was lost while running: it goes on with the seed and the epochs of
-    /// that one, and a store that it holds is not believed.
+    /// this directory takes the place of one that was lost while running: it goes on with the seed, the epochs and the
+    /// clock of that one, and a store that it holds is not believed.
     func start(
         policy: UncleanRebootPolicy, durability: StoreDurability, bootID: String,
-        succeeding former: StoreDirectory? = nil
+        clock source: any TimeSource = SystemClock(), succeeding former: StoreDirectory? = nil
     ) throws(StoreError) -> StartVerdict {
         invariant(anchor == nil, "started twice")
         let content = try readSmallFile(root, Self.anchorName, bytesMax: StoreAnchor.fileBytes)
@@ -68,10 +68,12 @@ extension StoreDirectory {
             try write(new)
             format = new
         }
+        let clock = former?.clock ?? Self.clock(source, found, verdict, bootID)
         let file = try AnchorFile(in: root, name: Self.anchorName)
         var slot = StoreAnchor(
             epoch: epoch, write: (found?.write ?? 0) &+ 1,
             sequence: verdict.journalIsValid ? found?.sequence ?? 0 : 0, durability: durability, bootID: bootID)
+        slot.moment = clock.moment()
         // Both slots: the older one must tell of this epoch, too, and of no clean stop.
         try file.write(slot)
         slot.write &+= 1
@@ -79,6 +81,7 @@ extension StoreDirectory {
         try file.sync()
         anchorFile = file
         anchor = slot
+        self.clock = clock
         try openStore()
         if case .quarantined(let reason) = verdict { note(reason, inQuarantineOf: epoch) }
         return verdict
@@ -92,6 +95,7 @@ extension StoreDirectory {
     func writeAnchor(sequence: UInt64, clean: Bool, sync: Bool) throws(StoreError) {
         guard var slot = anchor, let anchorFile else { throw .notOurs("\(root.path): not started") }
         slot.write &+= 1
+        slot.moment = clock?.moment()
         slot.sequence = sequence
         slot.stop = clean ? (sync ? .cleanAndSynced : .clean) : .running
         try anchorFile.write(slot)
@@ -110,6 +114,7 @@ extension StoreDirectory {
         slot.epoch = try nextEpoch(after: slot, isFirst: false)
         try renameStore(Self.quarantinePrefix, epoch: slot.epoch)
         try root.sync()
+        slot.moment = clock?.moment()
         slot.sequence = 0
         slot.stop = .running
         for _ in 0..<2 {
@@ -147,6 +152,13 @@ extension StoreDirectory {
         if found.durability == .none { return .discarded("an unclean stop with durability none") }
         if isSameBoot || found.durability == .always || policy == .keep { return .resumed(afterCrash: true) }
         return .discarded("an unclean reboot with durability process")
+    }
+
+    /// The time of the store that the verdict leaves: one that begins anew begins with civil time.
+    private static func clock(
+        _ source: any TimeSource, _ found: StoreAnchor?, _ verdict: StartVerdict, _ bootID: String
+    ) -> StoreClock {
+        verdict.journalIsValid ? StoreClock(source, resuming: found, bootID: bootID) : StoreClock(source)
     }
 
     /// A random number from 2^21 to below 2^22: nobody starts a store so often, and many more epochs come after it.

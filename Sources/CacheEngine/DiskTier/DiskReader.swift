@@ -11,20 +11,26 @@ import Synchronization
 
 /// Confined to its thread.
 final class DiskReader {
-    private let disk: DiskTier
-    private var memory: MemoryTier { disk.memory }
+    let disk: DiskTier
+    var memory: MemoryTier { disk.memory }
     private var index: IndexReader?
     private(set) var store: DiskTier.Store
+    /// Page cache of the connection.
+    private let cacheBytes: Int
+    /// Whether it may wait for a lock of another process.
+    private let waits: Bool
     /// Lookups under way, what their rows say, and who is to be told; empty between jobs.
     private var flights: [Flight] = []
     private var rows: [Row] = []
-    private var news = WaiterNews()
+    var news = WaiterNews()
 
     /// Most lookups in one snapshot: the first of them waits for the last.
     private static let lookupsMax = 16
 
-    init(_ disk: DiskTier) {
+    init(_ disk: DiskTier, cacheBytes: Int? = nil, waits: Bool = true) {
         self.disk = disk
+        self.cacheBytes = cacheBytes ?? disk.options.indexCacheBytes / 16
+        self.waits = waits
         store = disk.store.withLock { $0 }
     }
 
@@ -62,6 +68,9 @@ final class DiskReader {
         }
     }
 
+    /// Lets the snapshot go that lookups at hand have left.
+    func releaseSnapshot() { index?.releaseSnapshot() }
+
     /// Closes the connection.
     func close() {
         index?.close()
@@ -81,9 +90,12 @@ final class DiskReader {
         }
         if index?.isOpen != true {
             do {
-                index = try IndexReader(location: store.location, cacheBytes: disk.options.indexCacheBytes / 4)
+                index = try IndexReader(
+                    location: store.location, cacheBytes: cacheBytes, busyMilliseconds: waits ? 200 : 0,
+                    hints: disk.hints)
             } catch {
-                disk.counters.add(to: .readErrors)
+                // Who does not wait may only have met what is not in memory.
+                if waits { disk.counters.add(to: .readErrors) }
             }
         }
         return index
@@ -110,14 +122,14 @@ final class DiskReader {
     }
 
     /// What a key's row came to.
-    private enum Row {
+    enum Row {
         case found(Found)
         /// The value is in a file, to be read when the snapshot is over.
         case file(EntryMetadata, extended: [UInt8])
     }
 
     /// What a read came to.
-    private enum Found {
+    enum Found {
         /// The entry as a block that nobody else knows yet. It may have expired.
         case entry(EntryBlock)
         /// The disk has nothing for the key, or something that is damaged and about to be removed.
@@ -135,18 +147,19 @@ final class DiskReader {
             return readEach()
         }
         do throws(DiskError) {
-            try index.withSnapshot { readEach() }
+            try index.holdSnapshot(asOf: disk.commitCount.now)
         } catch {
             // No snapshot: what is wrong with the index is found, and reported, without one.
-            readEach()
         }
+        readEach()
+        index.releaseSnapshot()
     }
 
     private func readEach() {
         for flight in flights.dropFirst(rows.count) { rows.append(readRow(flight)) }
     }
 
-    private func resolve(_ row: Row, _ flight: Flight) -> Found {
+    func resolve(_ row: Row, _ flight: Flight) -> Found {
         switch row {
         case .found(let found): found
         case .file(let metadata, let extended): loadFile(flight.hash, flight.key, metadata, extended)
@@ -155,29 +168,34 @@ final class DiskReader {
 
     private func readRow(_ flight: Flight) -> Row {
         guard disk.isServing, let index = currentIndex() else { return .found(.failed) }
-        let key = flight.key
-        var row = Row.found(.nothing)
         do throws(DiskError) {
-            #if DEBUG
-                if let fault = disk.injected.withLock({ $0.readFault }) { throw fault }
-            #endif
-            // SAFETY: the pointers are valid during the closure only, and what they point to is copied in it.
-            let lookup = try unsafe index.read(hash: flight.hash, key: key.span) { metadata, extended, value in
-                guard metadata.generation > disk.flushGeneration else { return }
-                if let value = unsafe value {
-                    let block = unsafe build(flight, metadata, Span(_unsafeBytes: extended), value)
-                    if let block { row = .found(.entry(block)) }
-                } else {
-                    row = unsafe .file(metadata, extended: Array(extended))
-                }
-            }
-            if case .damaged(let generation) = lookup {
-                disk.reportDamage(hash: flight.hash, generation: generation)
-            }
+            return try readRow(flight, index)
         } catch {
             disk.counters.add(to: .readErrors)
             if error.kind == .corrupt { disk.reportCorruption(error, of: store.number) }
             return .found(.failed)
+        }
+    }
+
+    /// What the index has for a flight's key; a damaged row is reported, and nothing.
+    func readRow(_ flight: Flight, _ index: IndexReader) throws(DiskError) -> Row {
+        let key = flight.key
+        var row = Row.found(.nothing)
+        #if DEBUG
+            if let fault = disk.injected.withLock({ $0.readFault }) { throw fault }
+        #endif
+        // SAFETY: the pointers are valid during the closure only, and what they point to is copied in it.
+        let lookup = try unsafe index.read(hash: flight.hash, key: key.span) { metadata, extended, value in
+            guard metadata.generation > disk.flushGeneration else { return }
+            if let value = unsafe value {
+                let block = unsafe build(flight, metadata, Span(_unsafeBytes: extended), value)
+                if let block { row = .found(.entry(block)) }
+            } else {
+                row = unsafe .file(metadata, extended: Array(extended))
+            }
+        }
+        if case .damaged(let generation) = lookup {
+            disk.reportDamage(hash: flight.hash, generation: generation)
         }
         return row
     }
@@ -227,91 +245,6 @@ final class DiskReader {
         return .entry(block)
     }
 
-    /// Ends a lookup: promotes `found` if the key was not written meanwhile, and notes what the waiters are to be told.
-    private func land(_ flight: Flight, with read: Found) {
-        let found = if case .entry(let block) = read { block } else { nil as EntryBlock? }
-        let now = memory.clock.now()
-        let shard = memory.shard(flight.hash)
-        var garbage = Garbage()
-        shard.withLock { state in
-            // SAFETY: a flight's state is guarded by the lock of its key's shard, which is held in this closure.
-            let loads = unsafe flight.state.loads
-            let proofs = unsafe flight.state.proofs
-            unsafe flight.state.loads = []
-            unsafe flight.state.proofs = []
-            #if DEBUG
-                // SAFETY: the flight owns its key, and the lookup keeps no pointer.
-                let isUnknown = unsafe flight.key.withUnsafeBytes { unsafe state.table.find(flight.hash, $0) } == nil
-                if SeededBug.isActive(.promotionUnchecked), isUnknown { state.flights[flight.hash] = flight }
-            #endif
-            guard state.flights[flight.hash] === flight else {
-                state.counters.promotionsDropped += 1
-                if let found { garbage.add(found) }
-                news.add(loads, .retry)
-                news.add(proofs, .retry)
-                return
-            }
-            guard let found = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
-                if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
-                    state.flights[flight.hash] = nil
-                    news.needRoom += loads + proofs
-                    return
-                }
-                unsafe flight.state.isAbsent = true
-                unsafe flight.state.holders = proofs.count
-                if proofs.isEmpty { state.flights[flight.hash] = nil }
-                state.counters.misses += loads.count
-                if found != nil { state.counters.expiredLookups += loads.count }
-                if !flight.isWarming || !loads.isEmpty || !proofs.isEmpty { state.noteMiss(flight.hash) }
-                news.add(loads, .absent)
-                news.add(proofs, .retry, flight)
-                return
-            }
-            state.flights[flight.hash] = nil
-            let linked = state.link(found, now: now, garbage: &garbage, log: memory.events)
-            if !loads.isEmpty {
-                state.bump(linked, now: now)
-            } else if flight.isWarming, proofs.isEmpty {
-                state.moveBehind(linked)
-            }
-            state.counters.promotions += 1
-            // Who finds a stub asks for its value next, and counts then.
-            if !linked.isStub { state.counters.diskHits += loads.count }
-            for waiter in loads { news.add(waiter, pinned(linked, shard)) }
-            news.add(proofs, .retry)
-        }
-        garbage.free()
-    }
-
-    /// Somebody is about to act on the key's absence, but the disk could not be read: makes the absence true.
-    ///
-    /// False if that cannot be promised before the journal has room.
-    private func makeAbsent(_ flight: Flight, _ shard: inout Shard) -> Bool {
-        if disk.isJournalClosed.load(ordering: .relaxed) {
-            shard.pending.put(flight.hash, PendingWrite(kind: .barred, sequence: .max, position: 0))
-            shard.counters.barredWrites += 1
-            return true
-        }
-        var header = JournalHeader(kind: .deletion)
-        header.hash = flight.hash
-        header.generation = disk.generations.next()
-        // SAFETY: the flight owns its key; the journal copies it during the call. The other buffers are empty.
-        let nothing = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        let place = unsafe flight.key.withUnsafeBytes { key in
-            unsafe disk.journal.append(header, key: key, extended: nothing, value: nothing)
-        }
-        guard let place else { return false }
-        shard.pending.put(
-            flight.hash, PendingWrite(kind: .deletion, sequence: place.sequence, position: place.position))
-        return true
-    }
-
-    /// What a waiting retrieval gets: the value itself, or for a stub another try, which finds the stub.
-    private func pinned(_ block: EntryBlock, _ shard: Guarded<Shard>) -> CompletionOutcome {
-        if block.isStub { return .retry }
-        return .entry(PinnedEntry(pinning: block, shard: shard))
-    }
-
     // MARK: Large values
 
     private func openStream(_ request: StreamRequest) {
@@ -320,7 +253,7 @@ final class DiskReader {
             let reader = try files.open(key: request.key.span, expecting: request.metadata)
             try reader.verify()
             let stream = ValueStream(
-                reader: reader, metadata: request.metadata, deadline: memory.deadline(of: request.metadata),
+                reader: reader, metadata: request.metadata, deadline: memory.instant(request.metadata.deadline),
                 extended: request.extended, disk: disk)
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))

@@ -25,13 +25,13 @@ final class DiskStart: Sendable {
     let index: Confined<DiskIndex>
     var directory: StoreDirectory { confinedDirectory.value }
 
-    init(_ options: DiskOptions) throws(CacheError) {
+    init(_ options: DiskOptions, clock: any TimeSource) throws(CacheError) {
         let path = options.directory
         do {
             let directory = try StoreDirectory.open(path: path)
             let verdict = try directory.start(
                 policy: options.afterPowerLoss == .keep ? .keep : .discard,
-                durability: Self.durability(options), bootID: Self.bootID)
+                durability: Self.durability(options), bootID: Self.bootID, clock: clock)
             var report = Self.report(verdict)
             var store = try Self.openStore(directory, options)
             if let damage = store.damage { report = Self.report(.quarantined(damage)) }

@@ -69,6 +69,10 @@ final class DiskTier: Sendable {
     /// One for each job that may be under way, on reader threads and on those of callers.
     let permits: Primitives.Semaphore
     let callerReads = CallerReads()
+    /// How old snapshots of the index are.
+    let commitCount = CommitCount()
+    /// Where the rows of the index are likely to be.
+    let hints: RowHints
     /// Room for value files.
     let space: FileSpace
     /// Guards which store is in use.
@@ -124,6 +128,7 @@ final class DiskTier: Sendable {
         unsafe confinedDirectory = start.confinedDirectory
         generations = start.generations
         permits = Primitives.Semaphore(permits: UInt32(max(1, options.readers)))
+        hints = RowHints(bytes: options.indexCacheBytes / 4)
         policy = AdmissionPolicy(options, shards: memory.shards.count)
         let limits = DiskLimits(options)
         self.limits = Guarded(limits, rank: .leaf)

@@ -41,8 +41,10 @@ struct DiskTrimRun: Sendable {
             return try leastRecent(
                 index, writer, entries: 0, bytes: DiskTrimmer.usedBytes(index) - max(0, bytes))
         case .age(let age, let base):
-            return try before(writer.memory.wall(now.advanced(bySubtracting: age)), base, index, writer)
-        case .date(let seconds, let base): return try before(.seconds(seconds), base, index, writer)
+            return try before(writer.memory.storeTime(now.advanced(bySubtracting: age)), base, index, writer)
+        case .date(let seconds, let base):
+            let border = writer.memory.instant(civil: .seconds(seconds))
+            return try before(writer.memory.storeTime(border), base, index, writer)
         case .valueBytes(let bytes):
             return try walk(try index.larger(than: bytes, after: row, limit: DiskTrimmer.walkRows), index, writer)
         case .unexpired:

@@ -78,7 +78,7 @@ final class DiskTrimmer {
         do throws(DiskError) {
             let victims = try index.leastRecent(limit: Self.sliceRows)
             writer.removeFiles(victims.filter { $0.fileBytes > 0 }.map(\.generation))
-            _ = try index.checkpoint(.truncate)
+            try checkpoint(.truncate, index, writer)
             try delete(victims, index, writer, countAs: .evictions)
         } catch {
             index.rollback()
@@ -120,7 +120,7 @@ final class DiskTrimmer {
 
     /// Some rows whose time is over.
     func expired(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> [TrimCandidate] {
-        let now = writer.memory.wall(writer.memory.clock.now())
+        let now = writer.memory.storeTime(writer.memory.clock.now())
         // The journal may hold a touch that gives the entry more time, or the entry again, with the same file.
         return try index.expired(before: now, limit: Self.sliceRows).filter { candidate in
             writer.memory.shard(candidate.hash).withLock { $0.pending.find(candidate.hash) == nil }
@@ -217,7 +217,7 @@ final class DiskTrimmer {
         guard let accessed = memory.shard(victim.hash).withLock({ $0.table.lastAccess(victim.hash) }) else {
             return false
         }
-        let time = memory.wallTime(bootSeconds: accessed)
+        let time = memory.storeTime(bootSeconds: accessed)
         let news = Int64(RecencyRule.granularityMinutes) * 60_000
         guard time.milliseconds >= victim.accessed.milliseconds + news else { return false }
         try index.setAccessed(hash: victim.hash, time)
@@ -227,7 +227,7 @@ final class DiskTrimmer {
     private func trimOld(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let limits = writer.disk.limits.withLock { $0 }
         guard let ageMax = limits.ageMax else { return false }
-        let now = writer.memory.wall(writer.memory.clock.now())
+        let now = writer.memory.storeTime(writer.memory.clock.now())
         let border = WallTime(milliseconds: now.milliseconds - ageMax)
         switch limits.ageBase {
         case .access:
@@ -323,13 +323,17 @@ final class DiskTrimmer {
     ///
     /// The log's file stays, to be written over, which costs the file system less than new blocks; one that has become
     /// much too large is cut.
-    private func copyLog(_ index: DiskIndex, _ limits: DiskLimits) throws(DiskError) {
+    private func copyLog(_ index: DiskIndex, _ limits: DiskLimits, _ writer: DiskWriter) throws(DiskError) {
         let most = Self.walBytesMax(limits)
         if index.walBytes > 2 * most {
-            _ = try index.checkpoint(.truncate)
+            try checkpoint(.truncate, index, writer)
         } else if index.usedLogBytes > most {
-            _ = try index.checkpoint(.passive)
+            try checkpoint(.passive, index, writer)
         }
+    }
+
+    private func checkpoint(_ mode: CheckpointMode, _ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) {
+        _ = try writer.disk.callerReads.withoutSnapshots { () throws(DiskError) in try index.checkpoint(mode) }
     }
 
     /// Gives some free pages back to the file system; whether there are more.
@@ -337,13 +341,13 @@ final class DiskTrimmer {
     /// The file itself becomes shorter at a checkpoint: the last step makes one.
     private func giveSpaceBack(_ index: DiskIndex, _ writer: DiskWriter) throws(DiskError) -> Bool {
         let limits = writer.disk.limits.withLock { $0 }
-        try copyLog(index, limits)
+        try copyLog(index, limits, writer)
         if index.freePages * index.pageSize > Self.freeBytesKept(index, limits) {
             try index.incrementalVacuum(pages: Self.vacuumPagesPerStep)
             isShrinking = true
             return true
         }
-        if isShrinking { _ = try index.checkpoint(.truncate) }
+        if isShrinking { try checkpoint(.truncate, index, writer) }
         isShrinking = false
         return false
     }

@@ -28,7 +28,7 @@ extension DiskWriter {
             // An entry that came and went several times counts with its last use.
             var told = Set<UInt64>(minimumCapacity: news.count)
             for access in news.reversed() where told.insert(access.hash).inserted {
-                try index.setAccessed(hash: access.hash, memory.wallTime(bootSeconds: access.accessed))
+                try index.setAccessed(hash: access.hash, memory.storeTime(bootSeconds: access.accessed))
             }
             disk.counters.add(told.count, to: .recencyWrites)
         }

@@ -17,7 +17,12 @@ final class DiskWriter {
     let disk: DiskTier
     var memory: MemoryTier { disk.memory }
     /// nil while the tier is degraded.
-    var index: DiskIndex?
+    var index: DiskIndex? {
+        didSet {
+            index?.commitCount = disk.commitCount
+            index?.hints = disk.hints
+        }
+    }
     let trimmer = DiskTrimmer()
     let cleanup: DiskCleanup
     let filters: FilterKeeper
@@ -37,9 +42,9 @@ final class DiskWriter {
     /// Longer batches cost less per write, and leave out more that is overwritten soon. In steps, because nobody tells
     /// how much there is.
     private static let gatherStep: Int64 = 10
-    private static let gatherSteps = 10
+    private static let gatherSteps = 25
     /// A batch with this much in it is not kept waiting.
-    private static let gatherBytesMax = 4 << 20
+    private static let gatherBytesMax = 16 << 20
     /// How long a client waits for room in the journal before its write goes on without the disk, and for a commit that
     /// fails before it is told so, in ms.
     private static let patience: Int64 = 2000
@@ -133,6 +138,7 @@ final class DiskWriter {
     private func drain(_ inbox: DiskTier.Inbox) {
         let end = disk.journal.extent.head
         while let batch = JournalBatch(disk.journal, upTo: end) {
+            if batch.isDamaged { return degrade("a record of the journal is damaged") }
             do throws(DiskError) {
                 try commit(batch)
             } catch {

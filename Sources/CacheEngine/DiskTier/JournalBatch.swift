@@ -9,8 +9,9 @@ struct JournalBatch {
         var at: WallTime?
     }
 
-    static let recordsMax = 4096
-    private static let bytesMax: UInt64 = 8 << 20
+    /// A row's hash dirties a page of the index over hashes: of a million rows, hardly two of a small batch share one.
+    static let recordsMax = 16_384
+    private static let bytesMax = 16 << 20
 
     /// Positions of the records to apply, oldest first.
     private(set) var positions: [UInt64] = []
@@ -20,6 +21,8 @@ struct JournalBatch {
     private(set) var supersededFiles: [UInt64] = []
     private(set) var flush: Flush?
     private(set) var recordCount = 0
+    /// A record is not what was appended: nothing behind it can be found, and nothing of it is to be believed.
+    private(set) var isDamaged = false
     /// Behind the last record.
     private(set) var end: UInt64
     private(set) var sequence: UInt64 = 0
@@ -28,11 +31,16 @@ struct JournalBatch {
     /// Reads up to `recordsMax` records from the journal's tail on; nil if it is empty.
     init?(_ journal: Journal, upTo limit: UInt64) {
         let tail = journal.extent.tail
+        // Of a small journal no more than a part, so that writes find room before long.
+        let bytesMax = UInt64(min(Self.bytesMax, max(journal.capacity / 4, 64 << 10)))
         end = tail
-        while end < limit, recordCount < Self.recordsMax, end - tail < Self.bytesMax {
+        while end < limit, recordCount < Self.recordsMax, end - tail < bytesMax {
             let position = journal.normalized(end)
             if position >= limit { break }
-            let record = journal.record(at: position)
+            guard let record = journal.wholeRecord(at: position) else {
+                isDamaged = true
+                return
+            }
             take(record, at: position, journal)
             end = position + UInt64(record.header.recordBytes)
         }

@@ -55,8 +55,10 @@
         case commitNotAwaited = "commit_not_awaited"
         /// The sweep of orphans takes files of the present epoch, too.
         case sweepTakesNewFiles = "sweep_takes_new_files"
-        /// A deadline from the disk is believed though the clock was set back since.
+        /// A start takes the civil clock for the time, whatever the store has seen.
         case clockTrusted = "clock_trusted"
+        /// A lookup uses the snapshot at hand, however many commits there were since.
+        case snapshotKept = "snapshot_kept"
 
         private static let windowMilliseconds: Int32 = 5
 

@@ -143,6 +143,15 @@ final class Journal: Sendable {
         unsafe JournalRecord(base: UnsafeRawPointer(ring + Int(position % UInt64(capacity))))
     }
 
+    /// The record, if it still is what was appended: the page that it lies on may have been read again from a device.
+    ///
+    /// O(bytes of the record). The writer finds what is damaged, too, and gives the store up.
+    func wholeRecord(at position: UInt64) -> JournalRecord? {
+        let record = record(at: position)
+        let room = capacity - Int(position % UInt64(capacity))
+        return record.isWhole(room: room, seed: seed) ? record : nil
+    }
+
     /// The position of the record at or after `position`: skips the marker at the ring's end.
     func normalized(_ position: UInt64) -> UInt64 {
         let place = Int(position % UInt64(capacity))

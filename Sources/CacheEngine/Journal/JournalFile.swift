@@ -240,21 +240,10 @@ struct JournalFile {
             position += UInt64(capacity - place)
             place = 0
         }
-        guard capacity - place >= JournalHeader.bytes else { return nil }
-        let header = unsafe (ring + place).loadUnaligned(as: JournalHeader.self)
-        let bytes = Int(header.recordBytes)
-        let valueBytes = header.kind == JournalHeader.Kind.inlineEntry.rawValue ? Int(header.valueBytes) : 0
-        let payload = Int(header.keyBytes) + Int(header.extendedBytes) + valueBytes
-        guard header.sequence == sequence + 1, bytes <= capacity - place, bytes % 8 == 0,
-            bytes == (JournalHeader.bytes + payload + 7) & ~7,
-            JournalHeader.Kind(rawValue: header.kind) != nil
+        let record = unsafe JournalRecord(base: UnsafeRawPointer(ring + place))
+        guard record.isWhole(room: capacity - place, seed: seed), record.header.sequence == sequence + 1
         else { return nil }
-        let bytesOfPayload = unsafe UnsafeRawBufferPointer(start: ring + place + JournalHeader.bytes, count: payload)
-        #if DEBUG
-            if SeededBug.isActive(.recordSumUnchecked) { return position + UInt64(bytes) }
-        #endif
-        guard unsafe header.computedSum(payload: bytesOfPayload, seed: seed) == header.sum else { return nil }
-        return position + UInt64(bytes)
+        return position + UInt64(record.header.recordBytes)
     }
 
     /// Writes the slot that holds the older mark: a kill half way through leaves the newer one whole.

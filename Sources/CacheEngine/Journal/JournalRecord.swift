@@ -68,6 +68,24 @@ struct JournalRecord {
     var header: JournalHeader { unsafe base.loadUnaligned(as: JournalHeader.self) }
     var kind: JournalHeader.Kind? { JournalHeader.Kind(rawValue: header.kind) }
 
+    /// Whether it is what was appended: in `room` bytes, with the right lengths and the right sum.
+    func isWhole(room: Int, seed: UInt64) -> Bool {
+        guard room >= JournalHeader.bytes else { return false }
+        let header = header
+        let bytes = Int(header.recordBytes)
+        let valueBytes = header.kind == JournalHeader.Kind.inlineEntry.rawValue ? Int(header.valueBytes) : 0
+        let payloadBytes = Int(header.keyBytes) + Int(header.extendedBytes) + valueBytes
+        guard bytes <= room, bytes == (JournalHeader.bytes + payloadBytes + 7) & ~7,
+            JournalHeader.Kind(rawValue: header.kind) != nil
+        else { return false }
+        #if DEBUG
+            if SeededBug.isActive(.recordSumUnchecked) { return true }
+        #endif
+        // SAFETY: the payload ends within the record, the record within the room that the caller has mapped.
+        let payload = unsafe UnsafeRawBufferPointer(start: base + JournalHeader.bytes, count: payloadBytes)
+        return unsafe header.computedSum(payload: payload, seed: seed) == header.sum
+    }
+
     var key: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: base + JournalHeader.bytes, count: Int(header.keyBytes))
     }

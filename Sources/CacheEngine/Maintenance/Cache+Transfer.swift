@@ -47,7 +47,7 @@ extension Cache {
     private func export(
         _ info: EntryInfo, to writer: inout EntryStreamWriter, _ done: inout TransferProgress
     ) throws(EntryStreamError) {
-        let begun = memory.instant(writer.writtenAt)
+        let begun = memory.instant(civil: writer.writtenAt)
         func entry(_ flags: UInt32, _ extended: [UInt8], _ deadline: Instant, _ valueBytes: Int) -> StreamedEntry {
             StreamedEntry(
                 key: info.key, flags: flags, extended: extended,

@@ -329,4 +329,7 @@ extension Instant {
     /// Whole seconds of the boot clock, biased, as entries keep their access and write times.
     @inline(__always)
     var bootSeconds: UInt32 { UInt32(clamping: milliseconds / 1000 &+ Self.bootSecondsBias) }
+
+    /// The beginning of that second.
+    init(bootSeconds: UInt32) { self.init(milliseconds: (Int64(bootSeconds) - Self.bootSecondsBias) * 1000) }
 }

@@ -8,32 +8,15 @@ extension MemoryTier {
         block.cas = metadata.cas
         block.flags = metadata.flags
         block.marks = metadata.marks.persistent.union(.onDisk)
-        block.deadline = deadline(of: metadata)
-        // No later than now: what is written down again must not look as if the clock had been set back.
-        block.written = min(instant(metadata.written), clock.now()).bootSeconds
-        block.accessed = instant(metadata.accessed).bootSeconds
+        block.deadline = instant(metadata.deadline)
+        // No later than now, though a power cut may have left the anchor behind the row: nothing is younger than new.
+        let now = clock.now()
+        block.written = min(instant(metadata.written), now).bootSeconds
+        block.accessed = min(instant(metadata.accessed), now).bootSeconds
         // The row's read mark is its access time: see `Shard.noteAccess`.
         if metadata.accessed.seconds > metadata.written.seconds { block.marks.formUnion([.fetched, .readMarkOnDisk]) }
         block.knownAccess = RecencyRule.minutes(block.accessed)
     }
-
-    /// The deadline of an entry on disk, on this boot's clock.
-    ///
-    /// If the civil clock was set back since the entry was written or read, its time is taken to stand where it was
-    /// then: no entry lives longer than it was given.
-    func deadline(of metadata: EntryMetadata) -> Instant {
-        #if DEBUG
-            if SeededBug.isActive(.clockTrusted) { return instant(metadata.deadline) }
-        #endif
-        guard metadata.deadline != .never else { return .never }
-        let lastSeen = max(metadata.written.milliseconds, metadata.accessed.milliseconds)
-        let (ahead, overflow) = lastSeen.subtractingReportingOverflow(wall(clock.now()).milliseconds)
-        guard ahead > Self.accessSlack, !overflow else { return instant(metadata.deadline) }
-        return instant(metadata.deadline).advanced(byMilliseconds: -ahead)
-    }
-
-    /// Access times on disk are whole seconds, and up to one second later than the access, in ms.
-    private static let accessSlack: Int64 = 2000
 
     /// A block that stands for a value in a file.
     func makeStub(_ hash: UInt64, _ key: [UInt8], _ metadata: EntryMetadata, _ extended: [UInt8]) -> EntryBlock? {
@@ -54,12 +37,8 @@ extension MemoryTier {
         let file = block.file
         return EntryMetadata(
             generation: file.generation, cas: block.cas, flags: block.flags, marks: block.marks.persistent,
-            deadline: wall(block.deadline), written: wallTime(bootSeconds: block.written),
-            accessed: wallTime(bootSeconds: block.accessed), valueBytes: block.valueBytes, valueSum: file.sum)
-    }
-
-    func wallTime(bootSeconds: UInt32) -> WallTime {
-        WallTime(milliseconds: (Int64(bootSeconds) - Instant.bootSecondsBias) * 1000 + wallOffset)
+            deadline: storeTime(block.deadline), written: storeTime(bootSeconds: block.written),
+            accessed: storeTime(bootSeconds: block.accessed), valueBytes: block.valueBytes, valueSum: file.sum)
     }
 
     /// Unlinks the stub that a failed stream was opened for.
@@ -115,8 +94,8 @@ extension MemoryTier {
         header.cas = block.cas
         header.flags = block.flags
         header.marks = block.marks.persistent.rawValue
-        header.deadline = wall(block.deadline).milliseconds
-        header.written = wallTime(bootSeconds: block.written).milliseconds
+        header.deadline = storeTime(block.deadline).milliseconds
+        header.written = storeTime(bootSeconds: block.written).milliseconds
         header.valueBytes = UInt32(block.valueBytes)
     }
 }
@@ -209,8 +188,12 @@ extension Shard {
     /// Gives an entry that was read from its row the deadline, id and marks of a touch that is still in the journal.
     private func applyPendingTouch(to block: EntryBlock, disk: DiskTier) {
         guard let write = pending.find(hash(block)), write.kind == .touch else { return }
-        let header = disk.journal.record(at: write.position).header
-        block.deadline = disk.memory.deadline(of: EntryMetadata(header))
+        guard let header = disk.journal.wholeRecord(at: write.position)?.header else {
+            // Nobody knows how long it is to live.
+            block.deadline = Instant(milliseconds: 0)
+            return
+        }
+        block.deadline = disk.memory.instant(WallTime(milliseconds: header.deadline))
         block.cas = header.cas
         block.marks = EntryMarks(rawValue: header.marks).union(block.marks.intersection([.stub, .onDisk]))
     }

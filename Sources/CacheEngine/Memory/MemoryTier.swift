@@ -22,13 +22,13 @@ final class MemoryTier: Sendable {
     let events: EventLog
     let release: DeferredRelease
     private let width: TierWidth
-    /// Civil time minus boot time in ms, fixed when the cache was opened: a clock jump while it runs moves no deadline.
-    let wallOffset: Int64
+    /// Store time minus boot time in ms, fixed when the cache was opened; see `StoreClock`.
+    private let storeOffset: Int64
     private let valueMax: Atomic<Int>
     /// Guards the limits in force, as they were given.
     private let given: Guarded<MemoryOptions>
 
-    init(_ options: MemoryOptions, seed: UInt64, clock: any TimeSource, events: EventLog) {
+    init(_ options: MemoryOptions, seed: UInt64, clock: StoreClock, events: EventLog) {
         let count = options.shards ?? Self.shardCount(options)
         invariant(count > 0 && count & (count - 1) == 0 && count <= 1024, "shards: \(count)")
         let limits = Self.split(options, over: count)
@@ -47,9 +47,9 @@ final class MemoryTier: Sendable {
         }
         shift = UInt64(64 - count.trailingZeroBitCount)
         self.seed = seed
-        self.clock = clock
+        self.clock = clock.source
         self.events = events
-        wallOffset = clock.wall().milliseconds - clock.now().milliseconds
+        storeOffset = clock.offset
         valueMax = Atomic(Self.effectiveValueMax(options, limits))
         given = Guarded(options, rank: .leaf)
     }
@@ -150,15 +150,33 @@ final class MemoryTier: Sendable {
 
     // MARK: Clocks
 
-    /// A deadline for the disk.
-    func wall(_ instant: Instant) -> WallTime {
-        instant == .never ? .never : WallTime(milliseconds: instant.milliseconds &+ wallOffset)
+    /// A time for the disk, by the store's clock.
+    func storeTime(_ instant: Instant) -> WallTime { Self.time(instant, storeOffset) }
+
+    /// The same for times that are kept in whole seconds.
+    func storeTime(bootSeconds: UInt32) -> WallTime { storeTime(Instant(bootSeconds: bootSeconds)) }
+
+    /// A time from the disk.
+    func instant(_ storeTime: WallTime) -> Instant { Self.instant(storeTime, storeOffset) }
+
+    /// What the civil clock says, as it is set at present, of a time: for people.
+    func civil(_ instant: Instant) -> WallTime { Self.time(instant, civilOffset) }
+
+    /// The same of a time from the disk.
+    func civil(_ storeTime: WallTime) -> WallTime { civil(instant(storeTime)) }
+
+    /// When the civil clock, as it is set at present, says `civil`.
+    func instant(civil: WallTime) -> Instant { Self.instant(civil, civilOffset) }
+
+    private var civilOffset: Int64 { clock.wall().milliseconds - clock.now().milliseconds }
+
+    private static func time(_ instant: Instant, _ offset: Int64) -> WallTime {
+        instant == .never ? .never : WallTime(milliseconds: instant.milliseconds &+ offset)
     }
 
-    /// A deadline from the disk.
-    func instant(_ wall: WallTime) -> Instant {
-        if wall == .never { return .never }
-        let (milliseconds, overflow) = wall.milliseconds.subtractingReportingOverflow(wallOffset)
+    private static func instant(_ time: WallTime, _ offset: Int64) -> Instant {
+        if time == .never { return .never }
+        let (milliseconds, overflow) = time.milliseconds.subtractingReportingOverflow(offset)
         return Instant(milliseconds: overflow ? .min : milliseconds)
     }
 

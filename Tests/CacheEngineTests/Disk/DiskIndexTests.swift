@@ -303,15 +303,55 @@ func diskError(_ body: () throws -> Void) -> DiskError? {
         try fixture.index.commit()
         #expect(try reader.entry("key").value == [2])
         var seen: [[UInt8]?] = []
-        try reader.withSnapshot { () throws(DiskError) in
-            do {
-                seen.append(try reader.entry("key").value)
-                try fixture.transaction { try fixture.put("key", [3]) }
-                seen.append(try reader.entry("key").value)
-            } catch { Issue.record(error) }
+        try reader.holdSnapshot(asOf: 1)
+        seen.append(try reader.entry("key").value)
+        try fixture.transaction { try fixture.put("key", [3]) }
+        try reader.holdSnapshot(asOf: 1)
+        seen.append(try reader.entry("key").value)
+        // One of a later commit is asked for.
+        try reader.holdSnapshot(asOf: 2)
+        seen.append(try reader.entry("key").value)
+        #expect(seen == [[2], [2], [3]])
+        try fixture.transaction { try fixture.put("key", [4]) }
+        reader.releaseSnapshot()
+        #expect(try reader.entry("key").value == [4])
+    }
+
+    @Test func hintsAreNotBelieved() throws {
+        let fixture = try DiskFixture()
+        let hints = RowHints(bytes: 4096)
+        fixture.index.hints = hints
+        try fixture.transaction { for number in 0..<20 { try fixture.put("key\(number)", [UInt8(number)]) } }
+        let reader = try IndexReader(location: fixture.directory.location, hints: hints)
+        let hash = hashOf(Array("key7".utf8))
+        #expect(hints.find(hash) == 8)
+        #expect(try reader.entry("key7").value == [7])
+        // Of a row that is another's, of one that is gone, and of one that was put anew.
+        hints.note(hash, 3)
+        #expect(try reader.entry("key7").value == [7])
+        #expect(hints.find(hash) == 8)
+        hints.note(hash, 1000)
+        #expect(try reader.entry("key7").value == [7])
+        let key = Array("key7".utf8)
+        try fixture.transaction { _ = try fixture.index.delete(hash: hash, key: key.span) }
+        #expect(try reader.entry("key7").lookup == .absent)
+        try fixture.transaction { try fixture.put("key7", [77]) }
+        #expect(try reader.entry("key7").value == [77])
+    }
+
+    @Test func hintsFindWhatThereIsRoomFor() {
+        let hints = RowHints(bytes: 1 << 16)
+        var hashes: [UInt64] = []
+        var random = SystemRandomNumberGenerator()
+        for number in 0..<4096 {
+            hashes.append(random.next())
+            hints.note(hashes[number], Int64(number + 1))
         }
-        #expect(seen == [[2], [2]])
-        #expect(try reader.entry("key").value == [3])
+        let right = hashes.enumerated().filter { hints.find($1) == Int64($0 + 1) }.count
+        // 8,192 slots: hardly a bucket of four gets more.
+        #expect(right > 3800)
+        hints.note(hashes[5], 1 << 40)
+        #expect(hints.find(hashes[5]) != 1 << 40)
     }
 
     @Test func hashesAreListedOnceEach() throws {

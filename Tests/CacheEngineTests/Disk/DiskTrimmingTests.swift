@@ -187,13 +187,11 @@ import Testing
         #expect(try reader.entry("key").lookup == .found)
         #expect(try fixture.index.checkpoint(.truncate).isComplete)
         var held: CheckpointResult?
-        try reader.withSnapshot { () throws(DiskError) in
-            do {
-                _ = try reader.entry("key")
-                try fixture.transaction { try fixture.put("key", [2]) }
-                held = try fixture.index.checkpoint(.passive)
-            } catch { Issue.record(error) }
-        }
+        try reader.holdSnapshot(asOf: 1)
+        _ = try reader.entry("key")
+        try fixture.transaction { try fixture.put("key", [2]) }
+        held = try fixture.index.checkpoint(.passive)
+        reader.releaseSnapshot()
         #expect(held?.isComplete == false)
         #expect(try fixture.index.checkpoint(.passive).isComplete)
     }

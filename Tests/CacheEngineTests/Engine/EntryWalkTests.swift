@@ -173,7 +173,7 @@ extension EngineFixture {
     fileprivate func store(_ key: String) throws { try cache.set(Array("value".utf8), forKey: key) }
 
     /// The entries of a whole walk, by key.
-    fileprivate func walk() -> [String: [WalkedEntry]] {
+    func walk() -> [String: [WalkedEntry]] {
         Dictionary(grouping: rest(of: EntryWalk(cache))) { String(decoding: $0.key, as: UTF8.self) }
     }
 

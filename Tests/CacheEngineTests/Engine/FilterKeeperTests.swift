@@ -18,7 +18,7 @@ import Testing
 
     @Test func `rows that come while a filter is built make it too small, and the next one is not`() throws {
         let fixture = try DiskFixture()
-        let memory = MemoryTier(MemoryOptions(), seed: 1, clock: ManualClock(), events: EventLog())
+        let memory = MemoryTier(MemoryOptions(), seed: 1, clock: StoreClock(ManualClock()), events: EventLog())
         // More rows than one slice of the building reads.
         let first = 9000
         let many = 100_000

@@ -136,6 +136,52 @@ import Testing
         again.close()
     }
 
+    /// Each read takes the entry out of the disk tier again, under a civil clock that does not catch up.
+    @Test(arguments: [true, false]) func `reads from disk prolong no life under a clock that was set back`(
+        isRebooted: Bool
+    ) throws {
+        let fixture = try EngineFixture()
+        let large = [UInt8](repeating: 1, count: 50_000)
+        try fixture.cache.set([1], forKey: "row", timeToLive: .seconds(10))
+        try fixture.cache.set(large, forKey: "file", timeToLive: .seconds(10))
+        for round in 1...9 {
+            fixture.close()
+            fixture.clock.jump(civilMilliseconds: -86_400_000)
+            if isRebooted { fixture.clock.reboot(boot: 20_000 - Int64(round)) }
+            try fixture.reopen()
+            for _ in 0..<2 {
+                for key in ["row", "file"] {
+                    #expect(fixture.cache.info(forKey: key)?.timeToLive == .seconds(11 - round), "\(key) \(round)")
+                    #expect(fixture.cache.entry(forKey: key)?.timeToLive == .seconds(11 - round), "\(key) \(round)")
+                }
+                fixture.settle()
+                fixture.dropMemory()
+            }
+            fixture.clock.advance(seconds: 1)
+        }
+        fixture.clock.advance(seconds: 1)
+        #expect(fixture.cache.entry(forKey: "row") == nil)
+        #expect(fixture.cache.entry(forKey: "file") == nil)
+    }
+
+    /// The entry is walked in civil time, as the clock is set, whatever the store's clock says.
+    @Test func `a restart under a clock that was set moves no deadline, and people see civil time`() throws {
+        let fixture = try EngineFixture()
+        for key in ["memory", "disk"] { try fixture.cache.set([1], forKey: key, timeToLive: .seconds(100)) }
+        for jump: Int64 in [86_400_000 * 3650, -2 * 86_400_000 * 3650] {
+            fixture.close()
+            fixture.clock.jump(civilMilliseconds: jump)
+            try fixture.reopen()
+            #expect(fixture.cache.entry(forKey: "memory")?.timeToLive == .seconds(100))
+            let found = fixture.walk().values.joined()
+            #expect(found.count == 2)
+            for entry in found {
+                #expect(entry.deadline.seconds - fixture.clock.wall().seconds == 100)
+                #expect(abs(entry.accessed.seconds - fixture.clock.wall().seconds) <= 1)
+            }
+        }
+    }
+
     @Test func `a boot id that cannot be read equals no other`() throws {
         let scratch = try TempDirectory()
         #expect(DiskStart.bootID(at: scratch.path("absent")) == "")

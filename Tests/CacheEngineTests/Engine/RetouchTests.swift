@@ -14,7 +14,8 @@ import Testing
         let value = [UInt8](repeating: 7, count: 30_000)
         fixture.holdWriter()
         try cache.set(value, forKey: "k", timeToLive: .seconds(10))
-        for number in 0..<JournalBatch.recordsMax { try cache.set([1], forKey: "filler\(number)") }
+        // More than a quarter of the journal, which is what one batch takes.
+        for number in 0..<4000 { try cache.set([1], forKey: "filler\(number)") }
         #expect(cache.touch("k", timeToLive: .seconds(1000)))
         fixture.clock.advance(milliseconds: 11_000)
         fixture.settle()

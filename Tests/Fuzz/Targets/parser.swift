@@ -1,9 +1,10 @@
 // The parser: any bytes, at once and in pieces, give the same requests, and every step makes progress.
 //
 // The first byte of an input says how the rest is cut. Each result's ranges must lie within its line, keys within the
-// limit; the words of retrievals and meta commands are walked, since sessions do that later.
+// limit; the words of retrievals and meta commands are walked, since sessions do that later. What the short way through
+// the parser accepts must mean the same on the long way.
 
-import Protocol
+@testable import Protocol
 
 /// Parses the input whole and in pieces, and compares.
 ///
@@ -28,7 +29,11 @@ private func results(_ input: UnsafeRawBufferPointer, take: (Int) -> Int) -> UIn
     var end = 0
     while true {
         let view = UnsafeRawBufferPointer(rebasing: input[start..<end])
-        switch parser.parse(view) {
+        var short = parser
+        let plain = short.parsePlain(view)
+        let result = parser.parse(view)
+        precondition(plain.lineBytes == 0 || isSame(plain, result), "the short way means something else")
+        switch result {
         case .incomplete:
             if end == input.count { return digest }
             end += take(input.count - end)
@@ -50,6 +55,24 @@ private func results(_ input: UnsafeRawBufferPointer, take: (Int) -> Int) -> UIn
             }
         }
         end = max(start, end)
+    }
+}
+
+/// Whether the long way makes of a line what the short one did.
+private func isSame(_ plain: PlainRequest, _ result: ParseResult) -> Bool {
+    guard case .request(let request, let lineBytes) = result, lineBytes == Int(plain.lineBytes) else { return false }
+    let key = ByteRange(start: PlainRequest.keyStart, count: Int(plain.keyBytes))
+    switch request {
+    case .retrieve(let retrieval):
+        return !plain.isStore && retrieval == Retrieval(keys: key, keyCount: 1, includesCAS: false, expiration: nil)
+    case .store(let header):
+        let expiration = Expiration(exptime: Int64(plain.exptime))
+        return plain.isStore
+            && header
+                == StoreHeader(
+                    key: key, mode: .set, flags: plain.flags, expiration: expiration,
+                    valueBytes: Int(plain.valueBytes), isQuiet: false)
+    default: return false
     }
 }
 

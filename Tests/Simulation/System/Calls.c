@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -240,6 +241,12 @@ ssize_t pread64(int file, void *buffer, size_t count, off64_t at) {
     return inode ? read_at(inode, buffer, count, at) : syscall(SYS_pread64, file, buffer, count, at);
 }
 ssize_t pread(int file, void *buffer, size_t count, off_t at) { return pread64(file, buffer, count, at); }
+
+/* Reads that must not wait: of one part, as SQLite's are; here nothing is ever far away. */
+ssize_t preadv2(int file, const struct iovec *parts, int count, off_t at, int flags) {
+    if (count == 1) return pread64(file, parts->iov_base, parts->iov_len, at);
+    return syscall(SYS_preadv2, file, parts, count, at, 0, flags);
+}
 
 ssize_t pwrite64(int file, const void *buffer, size_t count, off64_t at) {
     struct inode *inode = inode_of(file);
@@ -589,6 +596,11 @@ ssize_t sendmsg(int file, const struct msghdr *message, int flags) {
     }
     return (ssize_t)total;
 }
+
+/* MARK: the process */
+
+/* How many digits it has is how many bytes the lock file gets. */
+pid_t getpid(void) { return hook ? 4711 : (pid_t)syscall(SYS_getpid); }
 
 /* MARK: random numbers */
 

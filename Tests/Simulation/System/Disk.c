@@ -423,6 +423,18 @@ void sim_flip(int64_t index, int64_t offset, uint32_t bit) {
     if (offset < inode->durable_size) inode->durable[offset] ^= (unsigned char)(1 << (bit & 7));
 }
 
+int64_t sim_seek(int64_t index, const char *text, int64_t offset) {
+    struct inode *inode = numbered(index);
+    size_t length = strlen(text);
+    if (!inode || offset > inode->size) return -1;
+    for (int round = 0; round < 2; round++) {
+        int64_t from = round ? 0 : offset;
+        unsigned char *found = memmem(inode->bytes + from, (size_t)(inode->size - from), text, length);
+        if (found) return found - inode->bytes;
+    }
+    return -1;
+}
+
 static struct inode *parent_of(struct inode *directory, struct inode *child) {
     for (int i = 0; i < directory->names.count; i++) {
         struct inode *inode = directory->names.list[i].inode;

@@ -44,6 +44,8 @@ void sim_boot(const char *name, uint64_t seed);
 const char *sim_file(int64_t index, int64_t *bytes);
 /* Flips one bit of the `index`-th file, synced or not. */
 void sim_flip(int64_t index, int64_t offset, uint32_t bit);
+/* Where the text comes next in the `index`-th file, from `offset` on and then from its beginning; -1 if nowhere. */
+int64_t sim_seek(int64_t index, const char *text, int64_t offset);
 /* Removes the `index`-th file, as a repair or an accident would. */
 void sim_lose(int64_t index);
 
