@@ -113,6 +113,10 @@ int clibevent_request_is_head(clibevent_request *request) {
 
 const char *clibevent_request_target(clibevent_request *request) { return evhttp_request_get_uri(request); }
 
+const char *clibevent_request_host(clibevent_request *request) {
+    return evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
+}
+
 void clibevent_request_reply(
     clibevent_request *request, int status, const char *reason, const char *const *headers, const void *bytes,
     unsigned long count) {

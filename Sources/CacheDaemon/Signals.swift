@@ -1,4 +1,5 @@
-// What signals mean: SIGTERM and SIGINT stop (a second one at once), SIGHUP reads the settings again.
+// What signals mean: SIGTERM, SIGINT and, as in memcached, SIGUSR1 stop (a second one at once), SIGHUP reads the
+// settings again.
 
 import Glibc
 import Libevent
@@ -14,7 +15,7 @@ struct Signals {
     /// - Throws: `EventLoopError` when a signal cannot be caught.
     init(loop: EventLoop, control: ServerControl) throws(EventLoopError) {
         var watches: [SignalWatch] = []
-        for number in [SIGTERM, SIGINT] {
+        for number in [SIGTERM, SIGINT, SIGUSR1] {
             watches.append(try SignalWatch(loop: loop, signal: number) { control.requestStop() })
         }
         watches.append(try SignalWatch(loop: loop, signal: SIGHUP) { control.requestReload() })

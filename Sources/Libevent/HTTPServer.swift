@@ -14,9 +14,12 @@ public struct HTTPRequest: Sendable {
     public let path: String
     /// After the question mark, as sent; empty without one.
     public let query: String
+    /// The host that the client believes to speak to, with its port as sent; nil if it does not say.
+    public let host: String?
 
     /// Splits a request's target.
-    public init(target: String) {
+    public init(target: String, host: String? = nil) {
+        self.host = host
         let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         path = String(parts.first ?? "")
         query = parts.count > 1 ? String(parts[1]) : ""
@@ -55,6 +58,7 @@ public struct HTTPResponse: Sendable {
         switch status {
         case 200: "OK"
         case 404: "Not Found"
+        case 421: "Misdirected Request"
         case 503: "Service Unavailable"
         default: "Status"
         }
@@ -105,9 +109,10 @@ public final class HTTPServer {
     }
 
     fileprivate func serve(_ request: OpaquePointer) {
-        // SAFETY: the target is copied at once; libevent gives NULL for none.
+        // SAFETY: target and host are copied at once; libevent gives NULL for none.
         let target = unsafe clibevent_request_target(request).map { pointer in unsafe String(cString: pointer) } ?? ""
-        let response = answer(HTTPRequest(target: target))
+        let host = unsafe clibevent_request_host(request).map { pointer in unsafe String(cString: pointer) }
+        let response = answer(HTTPRequest(target: target, host: host))
         var body = response.body
         let headers = [("Content-Type", response.type)] + response.headers
         var copies: [UnsafeMutablePointer<CChar>?] = unsafe []

@@ -67,6 +67,28 @@ struct AdminTests {
         #expect(access(path, F_OK) != 0)
     }
 
+    @Test("a port of this machine answers to its own names only: no stranger's name may point to it")
+    func hosts() throws {
+        let loopback = HostCheck(.tcp(ListenAddress(host: "127.0.0.1", port: 1)))
+        for host in [
+            nil, "localhost", "LOCALHOST:80", "localhost.", "a.localhost:11212", "127.0.0.1", "127.0.0.1:11212",
+            "[::1]:11212", "10.0.0.1",
+        ] { #expect(loopback.allows(host), "\(host ?? "none")") }
+        for host in [
+            "example.com", "localhost.example.com:11212", "127.0.0.1.example.com", "", "[", "1.2.3", "notlocalhost",
+        ] { #expect(!loopback.allows(host), "\(host)") }
+        let named = HostCheck(.tcp(ListenAddress(host: "localhost", port: 1)))
+        #expect(named.allows("localhost") && !named.allows("example.com"))
+        for open in [nil, AdminAddress.unix(path: "/a"), .tcp(ListenAddress(host: "0.0.0.0", port: 1))] {
+            #expect(HostCheck(open).allows("example.com"))
+        }
+        let server = try RunningServer(testSettings { $0.admin = localhost })
+        let client = try PlainClient(server.adminAddress)
+        client.send("GET /stats.json HTTP/1.1\r\nHost: rebound.example.com:11212\r\n\r\n")
+        #expect(client.line().hasPrefix("HTTP/1.1 421"))
+        server.stop()
+    }
+
     @Test("/readyz says 503 while the server stops")
     func readiness() throws {
         let cache = try memoryCache()

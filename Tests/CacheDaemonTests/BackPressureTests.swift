@@ -60,6 +60,18 @@ struct BackPressureTests {
         #expect(client.takeReplies() == String(repeating: "END\r\n", count: 1000))
     }
 
+    @Test("after what costs as much as many requests the others have their turn", arguments: ["stats", "flush_all"])
+    func costlyRequests(command: String) throws {
+        let client = try Conversation(owning: memoryCache())
+        client.isReading = false
+        client.say(String(repeating: "\(command)\r\n", count: 3))
+        #expect(client.stall == .turn)
+        #expect(client.unconsumedBytes == 2 * (command.utf8.count + 2))
+        client.isReading = true
+        client.run()
+        #expect(client.unconsumedBytes == 0)
+    }
+
     @Test("values sent by reference survive being overwritten, deleted and evicted meanwhile")
     func references() throws {
         let (client, keys, expected) = try filled(3, 60_000)

@@ -166,6 +166,9 @@ class Hostile:
     def endless_requests(self):
         hostile_memory.endless_requests(self, Probe)
 
+    def unreadable_files(self):
+        hostile_memory.unreadable_files(self, Probe)
+
     def flood(self):
         """Five times as many connections as there may be: each one more is told so; the others are served on."""
         limit = 200
@@ -455,6 +458,7 @@ CHECKS = (
     ("five times max_connections: a line for each one more", "flood"),
     ("64 descriptors: fewer connections, not one", "few_descriptors"),
     ("descriptors run out: no spin, and accepting goes on by itself", "descriptors_run_out"),
+    ("descriptors run out: values in files are missed, not lost", "unreadable_files"),
     ("idle connections are cheap", "idle_connections"),
     ("a control group that allows less than memory.limit", "control_group"),
     ("many clients append to one large value", "appends_collide"),

@@ -5,6 +5,7 @@ Each is bounded, and all of them together by `client_memory`; see docs/SECURITY.
 
 import os
 import socket
+import subprocess
 import time
 
 from connection import store_request
@@ -115,3 +116,22 @@ def endless_requests(hostile, probe_type):
         expect_true(most - before <= 64 * MIB + SLACK, f"lines without an end cost {most - before} bytes")
         for one in held:
             one.close()
+
+
+def unreadable_files(hostile, _):
+    """While there are no descriptors, values in files are missed; afterwards they are there again."""
+    with hostile.daemon(disk=True) as server, server.connect() as client:
+        values = {b"file-%d" % number: os.urandom(2_000_000) for number in range(8)}
+        for key, value in values.items():
+            expect(client.set(key, value), b"STORED", "set")
+        for key, value in values.items():
+            expect(client.get(key).data, value, "a value from its file")
+        pid = server.process.pid
+        taken = len(os.listdir(f"/proc/{pid}/fd"))
+        subprocess.run(["prlimit", f"--pid={pid}", f"--nofile={taken}:4096"], check=True)
+        expect([client.get(key) for key in values], [None] * len(values), "gets without descriptors")
+        expect([client.command(b"mg %s v" % key) for key in values], [b"EN"] * len(values), "the same by mg")
+        subprocess.run(["prlimit", f"--pid={pid}", "--nofile=4096:4096"], check=True)
+        for key, value in values.items():
+            expect_true(client.get(key) is not None, "the entry is there again")
+            expect(client.get(key).data, value, "its value")

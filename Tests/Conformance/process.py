@@ -98,6 +98,29 @@ def blocked_signals(context):
         expect(server.terminate(), 0, "exit status after SIGTERM")
 
 
+def few_addresses(context):
+    """Under `ulimit -v` the memory tier takes fewer addresses, and keeps to its limit."""
+    server = daemon(context, "--no-disk", "-t", "2", "-m", "64")
+    server.launcher = ["prlimit", f"--as={1 << 30}", "--"]
+    with server, server.connect() as connection:
+        for number in range(300):
+            expect(connection.set(b"key-%d" % number, b"v" * 500_000), b"STORED", "a large value")
+        small = [b"set small-%d 0 0 500 noreply\r\n%s\r\n" % (number, b"v" * 500) for number in range(20_000)]
+        connection.send(b"".join(small))
+        expect(connection.command(b"mn"), b"MN", "still there")
+        expect_true(int(connection.stats()[b"evictions"]) > 100, "entries were evicted for room")
+
+
+def user_signal(context):
+    """SIGUSR1 stops in order, as it does memcached."""
+    with daemon(context) as server:
+        with server.connect() as connection:
+            expect(connection.set(b"kept", b"value"), b"STORED", "set")
+        server.process.send_signal(signal.SIGUSR1)
+        expect(server.process.wait(20), 0, "exit status after SIGUSR1")
+        expect_true("stopped" in server.log_tail(2000), f"an orderly stop: {server.log_tail(500)}")
+
+
 def logs(context):
     """At the chattiest level: no values, no forged lines, no raw bytes of clients."""
     forged = b"x\x1b[31m\x07\xff\xfe\x00y"
@@ -177,6 +200,8 @@ CHECKS = (
     ("F9: no core files unless asked for", core_files),
     ("F9, F10: the log shows no values and cannot be forged", logs),
     ("signals blocked by the parent", blocked_signals),
+    ("SIGUSR1 stops in order", user_signal),
+    ("few addresses (ulimit -v)", few_addresses),
     ("numbers of connections are unique", connection_numbers),
     ("a quarantined store is a warning", quarantine_is_a_warning),
 )

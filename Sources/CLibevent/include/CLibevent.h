@@ -52,6 +52,8 @@ int clibevent_http_accept(clibevent_http *http, int fd);
 int clibevent_request_is_head(clibevent_request *request);
 // The request's path and query as sent, valid until the reply.
 const char *clibevent_request_target(clibevent_request *request);
+// What the request's Host header says, valid until the reply; NULL without one.
+const char *clibevent_request_host(clibevent_request *request);
 // Replies once: `headers` is a list of names and values that ends with NULL.
 void clibevent_request_reply(
     clibevent_request *request, int status, const char *reason, const char *const *headers, const void *bytes,

@@ -13,10 +13,20 @@ import Primitives
 /// What answers requests of administrators.
 struct AdminPages: Sendable {
     let service: Service
+    private let hosts: HostCheck
+
+    init(service: Service) {
+        self.service = service
+        hosts = HostCheck(service.settings.admin)
+    }
 
     /// The answer to a request.
     func answer(_ request: HTTPRequest) -> HTTPResponse {
-        switch request.path {
+        guard hosts.allows(request.host) else {
+            return HTTPResponse(
+                status: 421, type: "text/plain; charset=utf-8", body: "ask for it as localhost, or by address\n")
+        }
+        return switch request.path {
         case "/": page(DashboardHTML.text, "text/html; charset=utf-8")
         case "/dashboard.css": page(DashboardStyle.text, "text/css; charset=utf-8")
         case "/dashboard.js": page(DashboardScript.text, "text/javascript; charset=utf-8")

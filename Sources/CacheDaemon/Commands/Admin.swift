@@ -61,6 +61,7 @@ extension Session {
             return explain(Array(words[1].utf8), lineBytes: lineBytes, &turn)
         }
         let service = turn.service
+        turn.endShare()
         reply(&turn) { StatsReport().append(group: group, of: service, to: &$0) }
         return .done(lineBytes)
     }

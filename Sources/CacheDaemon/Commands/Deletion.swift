@@ -91,6 +91,7 @@ extension Session {
             if !isQuiet { reply(.error(.flushNotAllowed), &turn) }
             return .done(0)
         }
+        turn.endShare()
         turn.cache.flushAll(at: delay.map { turn.deadline($0) }, now: turn.now)
         turn.service.log.write(.notice, "flush_all", ["delayed": delay == nil ? "no" : "yes"])
         acknowledge(.ok, isQuiet: isQuiet, &turn)

@@ -41,6 +41,8 @@ struct Turn: ~Copyable {
     private(set) var descriptor: Int32 = -1
     /// How many more requests may be executed in this turn.
     var requestsLeft = 0
+    /// Of the turn's requests, those that a costly one stood for.
+    private var requestsForgone = 0
     /// Replies of this turn.
     ///
     /// Empty between turns.
@@ -67,6 +69,7 @@ struct Turn: ~Copyable {
         began = cache.clock.nanoseconds()
         now = Instant(milliseconds: began / 1_000_000)
         requestsLeft = Self.requestsMax
+        requestsForgone = 0
         tracesRequests = service.log.isOn(.debug)
         observation = service.watchers.observation
         isSampled = executes && recorder.wantsSample(now)
@@ -74,6 +77,12 @@ struct Turn: ~Copyable {
         self.descriptor = descriptor
         let isScarce = clientMemory.isScarce
         if isScarce != output.isNarrow { output.isNarrow = isScarce }
+    }
+
+    /// What was executed costs as much as many requests: the others' turns come before this connection's next one.
+    mutating func endShare() {
+        requestsForgone += max(0, requestsLeft)
+        requestsLeft = 0
     }
 
     /// Whether memory for clients is scarce: a connection that waits for a part of its replies executes nothing.
@@ -92,7 +101,7 @@ struct Turn: ~Copyable {
         slow.add(
             SlowRequest(
                 time: cache.clock.wall(), nanoseconds: nanoseconds, place: .worker, command: "turn",
-                requests: Self.requestsMax - requestsLeft, key: [], descriptor: descriptor))
+                requests: Self.requestsMax - requestsLeft - requestsForgone, key: [], descriptor: descriptor))
     }
 
     /// Records one request that was asked at `since` (in ns) and has waited for the engine until this turn.

@@ -249,7 +249,7 @@ final class DiskReader {
 
     private func openStream(_ request: StreamRequest) {
         if request.metadata.valueBytes <= memory.valueBytesMax { return fillStub(request) }
-        do {
+        do throws(ValueFileError) {
             let reader = try files.open(key: request.key.span, expecting: request.metadata)
             try reader.verify()
             let stream = ValueStream(
@@ -258,8 +258,15 @@ final class DiskReader {
             memory.shard(request.hash).withLock { $0.counters.diskHits += 1 }
             request.waiter.complete(.stream(stream))
         } catch {
+            if case .io = error { return failToRead(request) }
             giveUp(request)
         }
+    }
+
+    /// The system refuses to read a file, for want of a descriptor perhaps, which says nothing about the file: a miss.
+    private func failToRead(_ request: StreamRequest) {
+        disk.counters.add(to: .readErrors)
+        request.waiter.complete(.absent)
     }
 
     /// A stub that cannot be read.
@@ -273,8 +280,12 @@ final class DiskReader {
 
     /// Puts the value in place of a stub that was made from the journal, without a look at the file.
     private func fillStub(_ request: StreamRequest) {
-        guard case .entry(let block) = loadFile(request.hash, request.key, request.metadata, request.extended) else {
-            return giveUp(request)
+        let block: EntryBlock
+        switch loadFile(request.hash, request.key, request.metadata, request.extended) {
+        case .entry(let found): block = found
+        // Counted by `loadFile`.
+        case .failed: return request.waiter.complete(.absent)
+        case .nothing: return giveUp(request)
         }
         let guarded = memory.shard(request.hash)
         let now = memory.clock.now()

@@ -6,6 +6,7 @@
 // told by its header (`EntryHeader.freeSlot`). Holds blocks only by address; who may use them is said in
 // `EntryBlock.swift`. Belongs to one shard, under its lock.
 
+import Glibc
 import Primitives
 
 /// Slots for entries.
@@ -32,6 +33,18 @@ struct EntryHeap: ~Copyable {
     static let addressBytes = 8 << 30
     /// In no list: full, or being compacted.
     private static let noList: UInt8 = 4
+
+    /// Addresses for each of `count` shards: fewer where the process may not have so many (`ulimit -v`), and then half
+    /// of those that it may have are left for everything else.
+    static func addressBytes(shards count: Int) -> Int {
+        var limit = rlimit()
+        // SAFETY: the struct lives until the call returns.
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0, limit.rlim_cur < rlim_t.max else {
+            return addressBytes
+        }
+        let share = Int(clamping: limit.rlim_cur) / 2 / count
+        return max(1 << 20, min(addressBytes, share / UnitAllocator.unitBytes * UnitAllocator.unitBytes))
+    }
 
     init(addressBytes: Int = EntryHeap.addressBytes) {
         units = UnitAllocator(addressBytes: addressBytes)

@@ -35,8 +35,11 @@ final class MemoryTier: Sendable {
         let (release, width) = (DeferredRelease(), TierWidth())
         self.release = release
         self.width = width
+        let addressBytes = EntryHeap.addressBytes(shards: count)
         shards = (0..<count).map { _ in
-            Guarded(Shard(limits: limits, release: release, seed: seed, width: width), rank: .shard)
+            Guarded(
+                Shard(limits: limits, release: release, seed: seed, width: width, addressBytes: addressBytes),
+                rank: .shard)
         }
         unsafe references = .allocate(capacity: count)
         for (index, shard) in shards.enumerated() {

@@ -27,7 +27,7 @@ final class TierWidth: Sendable {
 ///
 /// Lives inside a `Guarded` of rank `.shard`.
 struct Shard: ~Copyable {
-    var heap = EntryHeap()
+    var heap: EntryHeap
     var table: EntryTable
     var newest: EntryBlock?
     var oldest: EntryBlock?
@@ -67,7 +67,11 @@ struct Shard: ~Copyable {
 
     private let width: TierWidth
 
-    init(limits: ShardLimits, release: DeferredRelease, seed: UInt64 = 0, width: TierWidth = TierWidth()) {
+    init(
+        limits: ShardLimits, release: DeferredRelease, seed: UInt64 = 0, width: TierWidth = TierWidth(),
+        addressBytes: Int = EntryHeap.addressBytes
+    ) {
+        heap = EntryHeap(addressBytes: addressBytes)
         self.width = width
         self.limits = limits
         self.release = release
