@@ -31,7 +31,7 @@ extension Run {
         let allowed = storeTime.allowed(boot: boots, now: trueClock)
         trace("the store's clock is ahead by \(ahead)")
         // A new store begins with civil time, also in place of one that was given up, unless that was noticed late; one
-        // that a start has made which failed is resumed. A bit that flips in one slot of the anchor leaves an older one.
+        // that a start has made which failed is resumed. A bit that flips in a slot of the anchor leaves an older one.
         let isNew = ahead == storeTime.civil && (!isResumed || storeTime.attempts > 1)
         let mayBeOld = plan.faults == .damage && ahead <= allowed.upperBound
         guard isNew || mayBeOld || allowed.contains(ahead) else {
