@@ -28,12 +28,12 @@ BY_KILLING = {
     "flush_not_committed": {"resurrected", "stale", "contradiction"},
     "touch_not_committed": {"wrong-ttl", "resurrected", "cas"},
     "promotion_unchecked": {"contradiction", "stale", "resurrected", "cas", "lost", "unsteady"},
-    "snapshot_kept": {"contradiction", "stale", "resurrected", "cas", "lost", "unsteady", "wrong-ttl"},
     "epoch_repeated": {"cas", "lost", "refused", "torn"},
     "sweep_takes_new_files": {"lost", "torn", "contradiction"},
 }
+# snapshot_kept is not here: no drill has found it, the engine's own tests (ReadsAtHandTests) do.
 # Take some ten kills to show themselves: left out of the short form.
-RARE = ("promotion_unchecked", "sweep_takes_new_files", "snapshot_kept")
+RARE = ("promotion_unchecked", "sweep_takes_new_files")
 # Found by one drill.
 BY_DRILL = {
     "row_sum_unchecked": "changed rows",
