@@ -46,6 +46,7 @@ extension Cache {
         if disk.policy.demotes { memory.setDemoter(Demoter(disk), seenSlots: disk.policy.seenSlots) }
         let flush = start.replay(disk.journal, into: memory, disk.space)
         disk.setFlushGeneration(flush.generation)
+        disk.delayedFlush = flush.at
         let cache = Cache(
             options: options, clock: clock, memory: memory, disk: disk, generations: start.generations,
             background: Background(), flushAt: flush.at.map { memory.instant($0) } ?? .never,
@@ -71,6 +72,7 @@ extension Cache {
 
     private func schedule(_ at: Instant) {
         flushDue.store(at.milliseconds, ordering: .relaxed)
+        disk?.delayedFlush = memory.storeTime(at)
         guard let disk, disk.isServing else { return }
         var header = JournalHeader(kind: .flush)
         header.deadline = memory.storeTime(at).milliseconds
@@ -79,6 +81,7 @@ extension Cache {
 
     private func flushNow() {
         flushDue.store(.max, ordering: .relaxed)
+        disk?.delayedFlush = nil
         memory.withAllShards(
             inner: {
                 guard let disk, disk.isServing else { return }
@@ -129,6 +132,7 @@ extension Cache {
     public func close() {
         background.stop()
         warmUp?.stop()
+        performDueFlush(clock.now())
         writeOutMemory()
         disk?.stop()
         memory.setDemoter(nil)

@@ -30,7 +30,8 @@ extension Session {
             acknowledge(.deleted, isQuiet: isQuiet, &turn)
         case .notFound, .exists:
             turn.counters.add(.deleteMisses)
-            if !isQuiet { reply(.notFound, &turn) }
+            // The key may be absent by a change that is not durable yet.
+            acknowledge(.notFound, isQuiet: isQuiet, &turn)
         case .unresolved(let obstacle):
             return unsafe overcome(obstacle, key: key, turn)
         }

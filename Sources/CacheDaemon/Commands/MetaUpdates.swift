@@ -103,10 +103,9 @@ extension Session {
                 turn.counters.add(.deleteHits)
             }
             if let valueBytes { unsafe noteDeletion(key, command: "md", valueBytes: valueBytes, turn) }
-            if status == .done {
-                if request.isQuiet { return .done(0) }
-                if turn.waitsForCommit { openCommit() }
-            }
+            if status == .done, request.isQuiet { return .done(0) }
+            // That a key is absent may come of a change that is not durable yet.
+            if status != .exists, turn.waitsForCommit { openCommit() }
             unsafe replyMeta(status, request, key: key, opaque: opaque, MetaAttributes(), &turn)
             return .done(0)
         }

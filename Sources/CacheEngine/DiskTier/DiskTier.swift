@@ -82,6 +82,10 @@ final class DiskTier: Sendable {
     private let rawState: Atomic<UInt8>
     /// Entries of generations up to this one were flushed.
     private let flushed: Atomic<UInt64>
+    /// When a delayed flush falls due, in ms of the store's clock; 0: none.
+    ///
+    /// For a store that takes the place of one that was given up: the record of the flush went with that.
+    private let flushAt = Atomic<Int64>(0)
     /// Set while the journal does not take writes: they are acknowledged without it and their rows barred.
     let isJournalClosed = Atomic<Bool>(false)
     /// Whether every start, at durability `always` also one after a power loss, would see that the store is barred.
@@ -234,6 +238,18 @@ final class DiskTier: Sendable {
             inbox.barriers.append((sequence, waiter))
             inbox.isUrgent = true
         }
+    }
+
+    /// When a delayed flush falls due; nil: none is to come.
+    ///
+    /// Set before it is asked whether the tier serves: either the flush is journalled then, or who makes a new store
+    /// sees it afterwards.
+    var delayedFlush: WallTime? {
+        get {
+            let milliseconds = flushAt.load(ordering: .sequentiallyConsistent)
+            return milliseconds == 0 ? nil : WallTime(milliseconds: milliseconds)
+        }
+        set { flushAt.store(newValue?.milliseconds ?? 0, ordering: .sequentiallyConsistent) }
     }
 
     /// Completes `waiter` when the journal has room again, or has been closed.

@@ -170,6 +170,7 @@ extension DiskWriter {
             disk.space.reset(capacity: trimmer.fileBytesMax(index, self))
             try index.begin()
             index.setSequence(disk.journal.extent.sequence)
+            index.setFlush(generation: index.flushGeneration, at: disk.delayedFlush)
             try index.commit()
             self.index = index
             setBarred(false)
@@ -181,9 +182,24 @@ extension DiskWriter {
             hasSuccessor = false
             cleanup.restart()
             changeState(.ok, "a new, empty store")
+            keepDelayedFlush(index)
         } catch {
             disk.report.withLock { $0.lastError = "\(error)" }
             recoveryFailed((error as? DiskError) ?? (error as? StoreError).map { DiskError($0) })
+        }
+    }
+
+    /// Who asked for a delayed flush before the change of state has not journalled it.
+    private func keepDelayedFlush(_ index: DiskIndex) {
+        let flush = disk.delayedFlush
+        guard index.flushAt != flush else { return }
+        do throws(DiskError) {
+            try index.begin()
+            index.setFlush(generation: index.flushGeneration, at: flush)
+            try index.commit()
+        } catch {
+            index.rollback()
+            handle(error)
         }
     }
 

@@ -131,6 +131,26 @@ import Testing
         #expect(fixture.cache.value(forKey: "k") == [2])
     }
 
+    /// Asked for before the store is given up, or while there is none.
+    @Test(arguments: [true, false]) func `a delayed flush outlives its store`(isBefore: Bool) throws {
+        let fixture = try EngineFixture()
+        let disk = try #require(fixture.cache.disk)
+        let due = fixture.clock.now().advanced(byMilliseconds: 1_000_000)
+        if isBefore { fixture.cache.flushAll(at: due, now: fixture.clock.now()) }
+        disk.discardStore("as the test wants it")
+        until { disk.state == .degraded || fixture.cache.statistics().disk?.quarantines == 1 }
+        if !isBefore { fixture.cache.flushAll(at: due, now: fixture.clock.now()) }
+        until {
+            fixture.clock.advance(milliseconds: 50)
+            return disk.state == .ok && fixture.cache.statistics().disk?.quarantines == 1
+        }
+        try fixture.cache.set([1], forKey: "k")
+        try fixture.reopen()
+        #expect(fixture.cache.value(forKey: "k") == [1])
+        fixture.clock.advance(milliseconds: 1_000_000)
+        #expect(fixture.cache.value(forKey: "k") == nil)
+    }
+
     /// The draft's file was written before the flush, its entry is stored after it.
     @Test func `a store that a flush overtook while its file was written`() throws {
         let fixture = try EngineFixture()
