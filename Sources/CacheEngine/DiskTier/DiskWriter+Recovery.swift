@@ -223,6 +223,29 @@ extension DiskWriter {
         }
     }
 
+    /// Removes rows that readers found damaged, unless they were replaced meanwhile.
+    func removeDamaged(_ rows: [(hash: UInt64, generation: UInt64)]) {
+        guard let index, index.isUsable, !rows.isEmpty else { return }
+        do throws(DiskError) {
+            var files: [UInt64] = []
+            var changes = RowChanges()
+            try index.begin()
+            for row in rows {
+                let old = try index.delete(hash: row.hash, ifGeneration: row.generation)
+                changes.delete(row.hash, old)
+                if let old, old.fileBytes > 0 { files.append(old.generation) }
+            }
+            try index.commit()
+            // What a damaged row held was in the totals; what it holds is not to be trusted.
+            index.beginRecount()
+            filters.apply(changes)
+            removeFiles(files)
+        } catch {
+            index.rollback()
+            handle(error)
+        }
+    }
+
     /// Says to the next start whether this store can be believed; at durability `always`, also after a power cut.
     private func setBarred(_ isBarred: Bool) {
         let isDone = disk.journal.setBarred(isBarred, syncs: disk.waitsForCommit)

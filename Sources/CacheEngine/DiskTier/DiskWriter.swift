@@ -315,28 +315,6 @@ final class DiskWriter {
         for request in inbox.requests { request(self) }
     }
 
-    private func removeDamaged(_ rows: [(hash: UInt64, generation: UInt64)]) {
-        guard let index, index.isUsable, !rows.isEmpty else { return }
-        do throws(DiskError) {
-            var files: [UInt64] = []
-            var changes = RowChanges()
-            try index.begin()
-            for row in rows {
-                let old = try index.delete(hash: row.hash, ifGeneration: row.generation)
-                changes.delete(row.hash, old)
-                if let old, old.fileBytes > 0 { files.append(old.generation) }
-            }
-            try index.commit()
-            // What a damaged row held was in the totals; what it holds is not to be trusted.
-            index.beginRecount()
-            filters.apply(changes)
-            removeFiles(files)
-        } catch {
-            index.rollback()
-            handle(error)
-        }
-    }
-
     private func housekeep() {
         let now = memory.clock.now()
         if disk.space.hasWaiting { giveRoom() }
