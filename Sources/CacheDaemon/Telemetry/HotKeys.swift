@@ -3,8 +3,8 @@
 // A fixed number of counters; a key without one takes over the smallest, with its count as the possible error. So a key
 // that gets more than 1/`capacity` of the requests is never missed. A count is an estimate, and knows how far chance
 // may have led it astray: keys are ranked by what is certain, so that one request which the sample happened to meet
-// does not outrank hundreds. Counts fade, so that the list is about the last minute or so. One sketch per worker, used by it
-// in the turns that are sampled and by whoever reports.
+// does not outrank hundreds. Counts fade, so that the list is about the last minute or so. One sketch per worker, used
+// by it in the turns that are sampled and by whoever reports.
 
 /// One key of the list.
 struct HotKey: Sendable, Equatable {
