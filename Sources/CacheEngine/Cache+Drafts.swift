@@ -132,19 +132,25 @@ extension Cache {
 
     /// Fetches what a retrieval could not see.
     ///
-    /// `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once.
-    public func load(_ key: Span<UInt8>, waiter: Waiter) { load(key, waiter: waiter, here: false) }
+    /// `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once. With `touches`, `withEntry` was to touch
+    /// the entry, and may have met a full journal: the next try waits for room there. No other retrieval ever does.
+    public func load(_ key: Span<UInt8>, waiter: Waiter, touches: Bool = false) {
+        load(key, waiter: waiter, touches: touches, here: false)
+    }
 
     /// The same; with `here`, the calling thread may wait, and reads itself.
-    func load(_ key: Span<UInt8>, waiter: Waiter, here: Bool) {
+    func load(_ key: Span<UInt8>, waiter: Waiter, touches: Bool = false, here: Bool) {
         guard let disk else { return waiter.complete(.absent) }
         // SAFETY: the closure runs under the lock of the key's shard, which guards a flight's state.
-        startFlight(key, disk, stub: waiter, here: here) { unsafe $0.state.loads.append(waiter) }
+        startFlight(key, disk, stub: waiter, isChange: touches, here: here) { unsafe $0.state.loads.append(waiter) }
     }
 
     /// Joins or starts the disk lookup of a key, unless memory knows the answer by now.
+    ///
+    /// Who `isChange` waits in that case until the journal has room, if there is little: it may need some.
     private func startFlight(
-        _ key: Span<UInt8>, _ disk: DiskTier, stub streamWaiter: Waiter? = nil, here: Bool, join: (Flight) -> Void
+        _ key: Span<UInt8>, _ disk: DiskTier, stub streamWaiter: Waiter? = nil, isChange: Bool = true, here: Bool,
+        join: (Flight) -> Void
     ) {
         let now = clock.now()
         // SAFETY: the key outlives the call. Blocks and flights are used only under the shard's lock; what leaves it is
@@ -152,6 +158,7 @@ extension Cache {
         let hash = unsafe key.withUnsafeBytes { unsafe memory.hash($0) }
         var garbage = Garbage()
         var started: Flight?
+        var isKnown = false
         var stream: StreamRequest?
         memory.shard(hash).withLock { shard in
             let found = unsafe key.withUnsafeBytes {
@@ -168,6 +175,7 @@ extension Cache {
             guard case .unknown = found else {
                 let flight = Flight(hash: hash, key: key)
                 join(flight)
+                isKnown = true
                 return started = flight
             }
             if let flight = shard.flights[hash], unsafe !flight.state.isAbsent { return join(flight) }
@@ -184,7 +192,7 @@ extension Cache {
         let isRegistered = memory.shard(hash).withLock { $0.flights[hash] === started }
         if isRegistered {
             if here { disk.performHere(.lookUp(started)) } else { disk.enqueue(.lookUp(started)) }
-        } else if disk.journal.usedBytes > disk.journal.capacity / 2 {
+        } else if isKnown, isChange, disk.journal.usedBytes > disk.journal.capacity / 2 {
             // Perhaps a touch that met a full journal.
             releaseWithRoom(started, disk)
         } else {

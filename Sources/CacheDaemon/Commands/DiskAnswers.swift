@@ -122,7 +122,8 @@ extension Session {
         switch turn.cache.withEntry(wish.key.span, now: turn.now, touch: wish.touch, { pinned = $0.pin() }) {
         case .hit: settle(slot, number, pinned.map { .entry($0) } ?? .nothing, wish, turn)
         case .miss: settle(slot, number, .nothing, wish, turn)
-        case .unresolved: turn.cache.load(wish.key.span, waiter: waiter(number, turn))
+        case .unresolved:
+            turn.cache.load(wish.key.span, waiter: waiter(number, turn), touches: wish.touch != nil)
         }
     }
 

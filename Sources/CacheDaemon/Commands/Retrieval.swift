@@ -113,7 +113,7 @@ extension Session {
     ) {
         let slot = Slot(.value(key: unsafe Array(key), includesCAS: includesCAS, touch: touch), asked: turn.began)
         let number = replies.append(slot)
-        turn.cache.load(unsafe Span(_unsafeBytes: key), waiter: waiter(number, turn))
+        turn.cache.load(unsafe Span(_unsafeBytes: key), waiter: waiter(number, turn), touches: touch != nil)
     }
 
     /// Remembers the rest of a retrieval from the key at `position` on.

@@ -37,8 +37,11 @@ extension DiskReader {
             }
             guard let alive = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
                 if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
+                    // A change waits for room; a retrieval never does, which may always be told of a miss.
                     state.flights[flight.hash] = nil
-                    news.needRoom += loads + proofs
+                    state.counters.misses += loads.count
+                    news.add(loads, .absent)
+                    news.needRoom += proofs
                     return .unresolved
                 }
                 let misses = loads.count + (show == nil ? 0 : 1)
