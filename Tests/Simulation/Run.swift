@@ -129,7 +129,7 @@ final class Run {
         if let daemon {
             if daemon.isDoubtful { mayVanish = true }
             if endsBarred(daemon) { return try restart() }
-            try Simulation.quietly { try daemon.check(isThorough: step % 40 == 0) }
+            try Simulation.quietly { try daemon.check(isThorough: step % 40 == 0, isDamaged: plan.faults == .damage) }
         }
     }
 
