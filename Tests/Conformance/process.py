@@ -100,9 +100,9 @@ def blocked_signals(context):
 
 def few_addresses(context):
     """Under `ulimit -v` the memory tier takes fewer addresses, and keeps to its limit."""
-    if name := sanitizer(context.daemon):
-        raise Skipped(f"{name} reserves more addresses than the limit")
     server = daemon(context, "--no-disk", "-t", "2", "-m", "64")
+    if name := sanitizer(server.path):
+        raise Skipped(f"{name} reserves more addresses than the limit")
     server.launcher = ["prlimit", f"--as={1 << 30}", "--"]
     with server, server.connect() as connection:
         for number in range(300):
