@@ -26,12 +26,15 @@ struct Counts {
     var switches = 0
     var flips = 0
     var failedStarts = 0
+    /// How often writes began to go on without the journal.
+    var closings = 0
 
     private static var fields: [(String, WritableKeyPath<Counts, Int>)] {
         [
             ("answers", \.answers), ("hits", \.hits), ("misses", \.misses), ("refused", \.refusals), ("kills", \.kills),
             ("power cuts", \.powerCuts), ("stops", \.stops), ("calls", \.calls), ("failed", \.failedCalls),
             ("switches", \.switches), ("flips", \.flips), ("failed starts", \.failedStarts),
+            ("closings", \.closings),
         ]
     }
 
@@ -79,6 +82,8 @@ final class Run {
     var isCalm = false
     var failures: (share: Int, code: Int32) = (0, 0)
     var isBarred = false
+    /// The disk is full, because the seed is about that.
+    var isShort = false
     var boots = 1
     var storeTime = StoreTimeModel()
     var problem: (any Error)?
@@ -135,6 +140,7 @@ final class Run {
     private func endsBarred(_ daemon: SimulatedDaemon) -> Bool {
         let wasBarred = isBarred
         isBarred = daemon.isBarred
+        if isBarred, !wasBarred { counts.closings += 1 }
         guard isBarred || wasBarred, random.isOne(in: isBarred ? 50 : 3) else { return false }
         die()
         return true
