@@ -86,6 +86,7 @@ final class KeyModel {
     /// What nobody may see any more, where a power cut may bring it back; else nothing.
     private var past: [Write] = []
     private let keepsPast: Bool
+    private let losesUnanswered: Bool
     private var contentOf: [UInt64: [UInt8]] = [:]
     /// Changes without an answer.
     var open = 0
@@ -94,9 +95,11 @@ final class KeyModel {
     /// The latest events, for a report.
     private(set) var history: [String] = []
 
-    init(_ name: String, keepsPast: Bool) {
+    /// `losesUnanswered`: a power cut may undo what was seen, if nobody was told that it is done.
+    init(_ name: String, keepsPast: Bool, losesUnanswered: Bool) {
         self.name = name
         self.keepsPast = keepsPast
+        self.losesUnanswered = losesUnanswered
         let absence = Write("nothing", nil, began: -1)
         absence.confirm(-1)
         absence.isAnswered = true
@@ -121,10 +124,18 @@ final class KeyModel {
     /// Writes that a read from `time` on may see.
     func candidates(_ time: Int) -> [Write] { writes.filter { !$0.isVoid && !isPast($0, at: time) } }
 
+    /// Whether nobody may see it any more, power cuts included.
+    private func isReplaced(_ write: Write, at time: Int) -> Bool {
+        writes.contains { other in
+            other !== write && !other.isVoid && other.sure < time && write.over < other.began
+                && (other.isAnswered || !losesUnanswered)
+        }
+    }
+
     /// Forgets what nobody may see any more.
     func compact(_ time: Int) {
         guard open == 0, writes.count > 12 else { return }
-        let left = candidates(time)
+        let left = writes.filter { !$0.isVoid && !isReplaced($0, at: time) }
         if keepsPast { past += writes.filter { write in !write.isVoid && !left.contains { $0 === write } } }
         writes = left
     }

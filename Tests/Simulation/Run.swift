@@ -94,7 +94,9 @@ final class Run {
         self.prints = prints
         random = Dice(seed: plan.seed)
         let keepsPast = plan.powerCuts && plan.options.disk?.afterPowerLoss == .keep
-        keys = (0..<plan.keys).map { KeyModel($0 % 4 == 3 ? "n\($0)" : "k\($0)", keepsPast: keepsPast) }
+        keys = (0..<plan.keys).map {
+            KeyModel($0 % 4 == 3 ? "n\($0)" : "k\($0)", keepsPast: keepsPast, losesUnanswered: plan.powerCuts)
+        }
         mayVanish = plan.mayVanish || plan.faults != .none
         sim_format(Self.roomBytes, Self.roomFiles)
         sim_boot("boot-1", plan.seed)

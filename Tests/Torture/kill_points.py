@@ -6,6 +6,7 @@ from memory, and the history decides. Writes are also torn: half of the N-th is 
 """
 
 import time
+from dataclasses import dataclass, field
 
 from connection import Closed
 from faults import KILL, TEAR
@@ -18,7 +19,7 @@ TIGHT = {"memory": "1MiB", "disk": "16MiB", "options": ["--disk-journal", "1MiB"
 ROOMY = {"memory": "4MiB", "disk": "64MiB", "options": ["--disk-journal", "1MiB"]}
 POINTS_MAX = 2000
 SHORT_CALLS = ("write", "sync", "unlink")
-SHORT_ALWAYS = ("set large", "stop")
+SHORT_ALWAYS = ("set large", "start-up after a boot", "stop")
 
 
 def set_small(script):
@@ -72,18 +73,32 @@ def nothing(_):
     return iter(())
 
 
-# name: (steps, settings, whether entries may be evicted, killed at its start, killed at its stop)
+@dataclass(frozen=True)
+class Scenario:
+    """What the daemon does while it dies."""
+
+    steps: object
+    settings: dict = field(default_factory=lambda: ROOMY)
+    may_vanish: bool = False
+    """Whether entries may be evicted."""
+    dies_in: str = "run"
+    """"run", "start" or "stop"."""
+    before: str = ""
+    """How the run before a start ended: in order, by a "kill", or by a "boot" of the machine."""
+
+
 SCENARIOS = {
-    "set small": (set_small, ROOMY, False, False, False),
-    "set large": (set_large, ROOMY, False, False, False),
-    "overwrite": (overwrite, ROOMY, False, False, False),
-    "delete": (delete, ROOMY, False, False, False),
-    "flush": (flush, ROOMY, False, False, False),
-    "trim": (trim, TIGHT, True, False, False),
-    "checkpoint": (checkpoint, TIGHT, False, False, False),
-    "start-up": (nothing, ROOMY, False, True, False),
-    "start-up after a kill": (nothing, ROOMY, False, True, False),
-    "stop": (set_small, ROOMY, False, False, True),
+    "set small": Scenario(set_small),
+    "set large": Scenario(set_large),
+    "overwrite": Scenario(overwrite),
+    "delete": Scenario(delete),
+    "flush": Scenario(flush),
+    "trim": Scenario(trim, TIGHT, may_vanish=True),
+    "checkpoint": Scenario(checkpoint, TIGHT, may_vanish=True),
+    "start-up": Scenario(nothing, dies_in="start"),
+    "start-up after a kill": Scenario(nothing, dies_in="start", before="kill"),
+    "start-up after a boot": Scenario(nothing, dies_in="start", before="boot"),
+    "stop": Scenario(set_small, dies_in="stop"),
 }
 
 
@@ -99,8 +114,10 @@ def run(torture):
 
 
 def sweep(torture, name, level, texts):
-    steps, settings, may_vanish, at_start, at_stop = SCENARIOS[name]
-    settings = dict(settings, options=settings["options"] + ["--durability", level])
+    scenario = SCENARIOS[name]
+    settings = dict(scenario.settings, options=scenario.settings["options"] + ["--durability", level])
+    # A boot takes all along at `process`; what comes back by itself must not be old.
+    may_vanish = scenario.may_vanish or scenario.before == "boot" and level == "process"
     points = kills = 0
     with Template(torture, settings) as template:
         for call in (*(SHORT_CALLS if torture.short else CALLS), "torn write"):
@@ -108,7 +125,7 @@ def sweep(torture, name, level, texts):
             while number < POINTS_MAX:
                 torture.progress(f"{name}, {level}: {call} {number}, {kills} kills")
                 point = Point(template, call, number, may_vanish)
-                was_killed = point.run(steps, at_start, at_stop, is_after_kill="after a kill" in name)
+                was_killed = point.run(scenario)
                 points += 1
                 kills += was_killed
                 if not was_killed:
@@ -133,17 +150,19 @@ class Point:
         self.number = number
         self.server, self.checker = template.trial(may_vanish)
 
-    def run(self, steps, at_start, at_stop, is_after_kill):
+    def run(self, scenario):
         """Whether the daemon died on the way."""
         server, checker = self.server, self.checker
         try:
             operations = []
-            if is_after_kill:
+            if scenario.before:
                 # What is not in the index yet has to be replayed by the start that dies.
                 server.start()
                 operations = play(checker, server, overwrite(Script(checker.keys)))
                 server.kill()
-            was_killed = self.die(steps, at_start, at_stop, operations)
+            if scenario.before == "boot":
+                server.faults.reboot()
+            was_killed = self.die(scenario, operations)
             server.faults.disarm()
             server.start()
             found = checker.read_back()
@@ -154,7 +173,8 @@ class Point:
             server.kill()
             server.discard()
 
-    def die(self, steps, at_start, at_stop, operations):
+    def die(self, scenario, operations):
+        at_start, at_stop = scenario.dies_in == "start", scenario.dies_in == "stop"
         server, faults = self.server, self.server.faults
         if at_start:
             faults.arm(self.action, self.kinds, self.number)
@@ -165,7 +185,7 @@ class Point:
             server.start()
             if not at_stop:
                 faults.arm(self.action, self.kinds, self.number)
-        operations += play(self.checker, server, steps(Script(self.checker.keys)))
+        operations += play(self.checker, server, scenario.steps(Script(self.checker.keys)))
         if not at_stop:
             wait_drained(server)
             time.sleep(0.02 if at_start else 0.005)

@@ -15,6 +15,7 @@ final class StoreDirectory {
     static let formatName = "FORMAT"
     static let anchorName = "anchor"
     static let journalName = "journal"
+    static let newJournalName = "journal.new"
     static let storeName = "store"
     static let indexName = "index.db"
     static let valuesName = "v"
@@ -127,8 +128,8 @@ final class StoreDirectory {
 
     private static func isOurs(_ name: String) -> Bool {
         [
-            lockName, formatName, "\(formatName).new", anchorName, journalName, storeName, HotList.fileName,
-            HotList.newName, "lost+found",
+            lockName, formatName, "\(formatName).new", anchorName, journalName, newJournalName, storeName,
+            HotList.fileName, HotList.newName, "lost+found",
         ].contains(name) || name.hasPrefix(quarantinePrefix) || name.hasPrefix(discardedPrefix)
     }
 
@@ -167,6 +168,26 @@ final class StoreDirectory {
             throw .notOurs("\(journalPath) is not a plain file of ours")
         }
         return descriptor
+    }
+
+    /// A journal to be made beside the present one, which stays what it is until `adoptNewJournal`.
+    func openNewJournal() throws(StoreError) -> Int32 {
+        try root.unlink(Self.newJournalName)
+        return try root.openFile(Self.newJournalName, O_RDWR | O_CREAT | O_EXCL) ?? -1
+    }
+
+    /// Gives the new journal the place of the present one: a crash leaves the one or the other.
+    ///
+    /// With `syncs` its name is on the device on return.
+    func adoptNewJournal(syncs: Bool) throws(StoreError) {
+        try root.rename(Self.newJournalName, to: Self.journalName)
+        if syncs { try root.sync() }
+    }
+
+    /// Removes the journal, and one that was not finished: what they take up is needed for another.
+    func removeJournals() throws(StoreError) {
+        try root.unlink(Self.journalName)
+        try root.unlink(Self.newJournalName)
     }
 
     /// The value files of the present store.

@@ -16,11 +16,9 @@ extension DiskTier {
         let fresh = try StoreDirectory.open(path: options.directory)
         _ = try fresh.start(
             policy: .discard, durability: DiskStart.durability(options), bootID: DiskStart.bootID, succeeding: former)
-        let made = try JournalFile.open(
-            descriptor: fresh.openJournal(), capacity: journal.capacity, seed: fresh.hashSeed, boot: DiskStart.bootHash,
-            replays: false, indexSequence: journal.extent.sequence, syncs: syncsFiles)
-        // SAFETY: the mapping was just made and is used by nobody else.
-        unsafe munmap(made.mapping, JournalFile.headerBytes + made.capacity)
+        let made = try JournalPlace(fresh, options).makeNew(
+            capacity: journal.capacity, sequence: journal.extent.sequence)
+        made.unmap()
         try journal.move(to: fresh.openJournal())
         replaceDirectory(fresh)
     }

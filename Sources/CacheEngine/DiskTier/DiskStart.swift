@@ -35,16 +35,14 @@ final class DiskStart: Sendable {
             var report = Self.report(verdict)
             var store = try Self.openStore(directory, options)
             if let damage = store.damage { report = Self.report(.quarantined(damage)) }
-            var journal = try Self.openJournal(directory, options, verdict.journalIsValid, store.index.sequence)
-            if let doubt = Self.doubt(journal, verdict, store.index) {
-                store.index.close()
-                try directory.quarantine(doubt)
+            let place = JournalPlace(directory, options)
+            var found = try Self.findJournal(place, verdict, store.index)
+            if let doubt = Self.doubt(found, verdict, store.index) {
+                Self.letGo(of: &found)
+                store = try Self.replaceStore(store.index, directory, options, doubt)
                 report = Self.report(.quarantined(doubt))
-                // SAFETY: this mapping has not been handed to a `Journal` yet, and the variable gets a new one below.
-                unsafe munmap(journal.mapping, JournalFile.headerBytes + journal.capacity)
-                store = try Self.openStore(directory, options)
-                journal = try Self.openJournal(directory, options, false, store.index.sequence)
             }
+            let journal = try Self.journal(found, place, options, store.index)
             #if DEBUG
                 if let bug = SeededBug.active { report += ", seeded bug \(bug.rawValue)" }
             #endif
@@ -71,15 +69,45 @@ final class DiskStart: Sendable {
         flushAt = index.value.flushAt
     }
 
+    /// What is in the journal's place; nil where it has nothing to say about the store.
+    private static func findJournal(
+        _ place: JournalPlace, _ verdict: StartVerdict, _ index: DiskIndex
+    ) throws -> JournalFile.Found? {
+        #if DEBUG
+            if SeededBug.active == .ackBeforeCommit { return nil }
+        #endif
+        return verdict.journalIsValid ? try place.find(indexSequence: index.sequence) : nil
+    }
+
     /// Why the store cannot be believed, as its journal is; nil if it can.
-    private static func doubt(_ journal: JournalFile, _ verdict: StartVerdict, _ index: DiskIndex) -> String? {
+    private static func doubt(_ found: JournalFile.Found?, _ verdict: StartVerdict, _ index: DiskIndex) -> String? {
         #if DEBUG
             if SeededBug.isActive(.barIgnored) { return nil }
         #endif
-        if journal.isBarred { return "stopped while writes could not reach the disk" }
+        guard let found else { return nil }
+        if found.isBarred { return "stopped while writes could not reach the disk" }
         // After a clean stop the index has everything.
-        guard journal.isLost, verdict == .resumed(afterCrash: true), index.totals.entries > 0 else { return nil }
+        guard case .lost = found, verdict == .resumed(afterCrash: true), index.totals.entries > 0 else { return nil }
         return "the journal is lost, and with it what had not reached the index"
+    }
+
+    private static func letGo(of found: inout JournalFile.Found?) {
+        if case .whole(let file) = found { file.unmap() }
+        found = nil
+    }
+
+    /// The journal that was found, or a new one.
+    ///
+    /// One of another size than is asked for is drained first; the new size comes with a start that finds it empty.
+    private static func journal(
+        _ found: JournalFile.Found?, _ place: JournalPlace, _ options: DiskOptions, _ index: DiskIndex
+    ) throws -> JournalFile {
+        let capacity = journalCapacity(options)
+        if case .whole(let file) = found {
+            if file.head != file.tail || file.capacity == capacity { return file }
+            file.unmap()
+        }
+        return try place.makeNew(capacity: capacity, sequence: index.sequence)
     }
 
     static func report(_ verdict: StartVerdict) -> String {
@@ -106,17 +134,20 @@ final class DiskStart: Sendable {
         }
     }
 
-    private static func openJournal(
-        _ directory: StoreDirectory, _ options: DiskOptions, _ replays: Bool, _ indexSequence: UInt64
-    ) throws -> JournalFile {
-        var replays = replays
-        #if DEBUG
-            if SeededBug.active == .ackBeforeCommit { replays = false }
-        #endif
-        return try JournalFile.open(
-            descriptor: directory.openJournal(), capacity: journalCapacity(options),
-            seed: directory.hashSeed, boot: bootHash, replays: replays, indexSequence: indexSequence,
-            syncs: options.durability == .always)
+    /// Gives the store up for an empty one, which is to perform the flush that the former was to perform.
+    private static func replaceStore(
+        _ former: DiskIndex, _ directory: StoreDirectory, _ options: DiskOptions, _ doubt: String
+    ) throws -> (index: DiskIndex, files: ValueFiles, damage: String?) {
+        let flushAt = former.flushAt
+        former.close()
+        try directory.quarantine(doubt)
+        let store = try openStore(directory, options)
+        if flushAt != nil {
+            try store.index.begin()
+            store.index.setFlush(generation: store.index.flushGeneration, at: flushAt)
+            try store.index.commit()
+        }
+        return store
     }
 
     /// The journal's size: at most an eighth of the tier, at least 1 MiB, whole pages.

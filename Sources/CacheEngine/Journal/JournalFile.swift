@@ -54,6 +54,8 @@ struct JournalFile {
     struct Failure: Error {
         let operation: String
         let errno: Int32
+
+        var isForRoom: Bool { errno == ENOSPC || errno == EDQUOT }
     }
 
     let capacity: Int
@@ -65,38 +67,57 @@ struct JournalFile {
     private(set) var sequence: UInt64 = 0
     /// Writes were acknowledged that the file does not have.
     private(set) var isBarred = false
-    /// There was to be a journal to replay, and it could not be read: what it acknowledged is not known.
-    private(set) var isLost = false
 
-    /// Opens the journal in `descriptor` (owned; closed here) for a store whose index has everything up to
-    /// `indexSequence`.
-    ///
-    /// With `replays`, records of the same boot after that sequence are kept; otherwise, and when anything about the
-    /// file is in doubt, it starts empty at `indexSequence`. A barred flag is kept from another boot, too. With
-    /// `syncs`, a new file is on the device on return: what is to survive a power cut needs its header.
-    static func open(
-        descriptor: Int32, capacity wanted: Int, seed: UInt64, boot: UInt64, replays: Bool, indexSequence: UInt64,
-        syncs: Bool = false
-    ) throws(Failure) -> JournalFile {
-        defer { close(descriptor) }
-        var isLost = false
-        var isBarred = false
-        if replays {
-            switch try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
-            case .whole(let old):
-                // A journal of another size is drained first; the new size comes with a start that finds it empty.
-                if old.head != old.tail || old.isBarred || old.capacity == wanted { return old }
-                unsafe munmap(old.mapping, headerBytes + old.capacity)
-            case .lost: isLost = true
-            case .ofAnotherBoot(let barred): isBarred = barred
+    /// What a file in the journal's place can be.
+    enum Found {
+        case whole(JournalFile)
+        /// What it acknowledged is the start policy's business, unless it was barred.
+        case ofAnotherBoot(isBarred: Bool)
+        /// No journal, or one whose records cannot be found, or do not follow the index: what it acknowledged is not
+        /// known.
+        case lost
+
+        /// Writes were acknowledged that neither the file nor the index has.
+        var isBarred: Bool {
+            switch self {
+            case .whole(let file): file.isBarred
+            case .ofAnotherBoot(let isBarred): isBarred
+            case .lost: false
             }
         }
-        var file = try fresh(descriptor, capacity: wanted, seed: seed, boot: boot, sequence: indexSequence)
-        if syncs, fsync(descriptor) != 0 { throw Failure(operation: "sync", errno: errno) }
-        file.isLost = isLost
-        file.isBarred = isBarred
+    }
+
+    /// Finds the journal in `descriptor` (owned; closed here) for a store whose index has everything up to
+    /// `indexSequence`, without changing it.
+    ///
+    /// A whole one has the records of this boot after that sequence, and is unmapped by `unmap` unless a `Journal`
+    /// takes it over.
+    static func find(
+        descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
+    ) throws(Failure) -> Found {
+        defer { close(descriptor) }
+        return try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence)
+    }
+
+    /// Makes an empty journal in `descriptor` (owned; closed here), whose first record comes after `sequence`.
+    ///
+    /// With `syncs` it is on the device on return: what is to survive a power cut needs its header. Its name is the
+    /// caller's.
+    static func make(
+        descriptor: Int32, capacity: Int, seed: UInt64, boot: UInt64, sequence: UInt64, syncs: Bool
+    ) throws(Failure) -> JournalFile {
+        defer { close(descriptor) }
+        let file = try fresh(descriptor, capacity: capacity, seed: seed, boot: boot, sequence: sequence)
+        if syncs, fsync(descriptor) != 0 {
+            let code = errno
+            file.unmap()
+            throw Failure(operation: "sync", errno: code)
+        }
         return file
     }
+
+    /// Lets go of what no `Journal` has taken over.
+    func unmap() { unsafe munmap(mapping, Self.headerBytes + capacity) }
 
     /// What a look at a journal found.
     struct Inspection: Sendable, Equatable {
@@ -161,18 +182,9 @@ struct JournalFile {
         return file
     }
 
-    /// What an existing file can be.
-    private enum Existing {
-        case whole(JournalFile)
-        /// No journal, or one whose records cannot be found, or do not follow the index.
-        case lost
-        /// What it acknowledged is the start policy's business, unless it was barred.
-        case ofAnotherBoot(isBarred: Bool)
-    }
-
     private static func existing(
         _ descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
-    ) throws(Failure) -> Existing {
+    ) throws(Failure) -> Found {
         var status = stat()
         if unsafe fstat(descriptor, &status) != 0 { throw Failure(operation: "stat", errno: errno) }
         guard status.st_size > headerBytes, status.st_size % 8 == 0 else { return .lost }

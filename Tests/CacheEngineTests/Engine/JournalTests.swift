@@ -19,28 +19,33 @@ private final class JournalBench {
 
     var path: String { scratch.path("journal") }
 
-    func open(
-        capacity: Int = capacity, replays: Bool = true, boot: UInt64 = boot, indexSequence: UInt64 = 0
-    ) throws -> Journal {
-        let descriptor = Glibc.open(path, O_RDWR | O_CREAT, 0o600)
-        let file = try JournalFile.open(
-            descriptor: descriptor, capacity: capacity, seed: Self.seed, boot: boot, replays: replays,
+    func find(boot: UInt64 = boot, indexSequence: UInt64 = 0) throws -> JournalFile.Found {
+        try JournalFile.find(
+            descriptor: Glibc.open(path, O_RDWR | O_CREAT, 0o600), seed: Self.seed, boot: boot,
             indexSequence: indexSequence)
+    }
+
+    /// The journal that is there if it is whole, else a new one.
+    func open(boot: UInt64 = boot, indexSequence: UInt64 = 0) throws -> Journal {
+        if case .whole(let file) = try find(boot: boot, indexSequence: indexSequence) { return Journal(file) {} }
+        let file = try JournalFile.make(
+            descriptor: Glibc.open(path, O_RDWR), capacity: Self.capacity, seed: Self.seed, boot: boot,
+            sequence: indexSequence, syncs: false)
         return Journal(file) {}
     }
 
     /// Where the header notes the newest record.
     static let newest = 48
 
-    /// Whether a start would find that records are missing; leaves the file as it is.
+    /// Whether a start would find that records are missing.
     func isLost() throws -> Bool {
-        let before = try bytes()
-        let file = try JournalFile.open(
-            descriptor: Glibc.open(path, O_RDWR), capacity: Self.capacity, seed: Self.seed, boot: Self.boot,
-            replays: true, indexSequence: 0)
-        munmap(file.mapping, JournalFile.headerBytes + file.capacity)
-        try write(before)
-        return file.isLost
+        switch try find() {
+        case .lost: return true
+        case .ofAnotherBoot: return false
+        case .whole(let file):
+            file.unmap()
+            return false
+        }
     }
 
     func bytes() throws -> [UInt8] { try scratch.read("journal") }
@@ -296,15 +301,19 @@ extension Journal {
         #expect(journal.append("k", value: [])?.sequence == 10)
     }
 
-    @Test func `a journal of another boot or seed, or not to be replayed, starts empty`() throws {
-        for (boot, replays) in [(6, true), (5, false)] as [(UInt64, Bool)] {
-            let bench = try JournalBench()
-            do {
-                let journal = try bench.open()
-                _ = journal.append("k", value: [1])
-            }
-            #expect(try bench.open(replays: replays, boot: boot).contents().isEmpty)
+    @Test func `a journal of another boot is not replayed, nor changed by a look at it`() throws {
+        let bench = try JournalBench()
+        do {
+            let journal = try bench.open()
+            _ = journal.append("k", value: [1])
         }
+        let before = try bench.bytes()
+        guard case .ofAnotherBoot(isBarred: false) = try bench.find(boot: 6) else {
+            Issue.record("of another boot")
+            return
+        }
+        #expect(try bench.bytes() == before)
+        #expect(try bench.open(boot: 6).contents().isEmpty)
     }
 
     /// Version, capacity, seed and boot: a journal that seems to be another boot's would be left out in silence.
@@ -326,12 +335,9 @@ extension Journal {
     @Test func `the barred flag lasts`() throws {
         let bench = try JournalBench()
         func reopened(boot: UInt64 = JournalBench.boot) throws -> Bool {
-            let descriptor = Glibc.open(bench.path, O_RDWR)
-            let file = try JournalFile.open(
-                descriptor: descriptor, capacity: JournalBench.capacity, seed: JournalBench.seed,
-                boot: boot, replays: true, indexSequence: 0)
-            munmap(file.mapping, JournalFile.headerBytes + file.capacity)
-            return file.isBarred
+            let found = try bench.find(boot: boot)
+            if case .whole(let file) = found { file.unmap() }
+            return found.isBarred
         }
         let journal = try bench.open()
         #expect(try !reopened())
@@ -352,19 +358,5 @@ extension Journal {
         journal.setBarred(false)
         #expect(try !reopened())
         #expect(try !reopened(boot: JournalBench.boot + 1))
-    }
-
-    @Test func `a new capacity waits until the old journal is drained`() throws {
-        let bench = try JournalBench()
-        do {
-            let journal = try bench.open()
-            _ = journal.append("k", value: [1])
-        }
-        do {
-            let journal = try bench.open(capacity: 16384)
-            #expect(journal.capacity == JournalBench.capacity)
-            journal.drop(1)
-        }
-        #expect(try bench.open(capacity: 16384, indexSequence: 1).capacity == 16384)
     }
 }

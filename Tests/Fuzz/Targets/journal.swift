@@ -22,10 +22,9 @@ func fuzz(_ bytes: UnsafeRawBufferPointer) {
     var file = makeFile(Array(bytes.dropFirst(2)), repairsHeader: bytes[0] & 1 == 1, repairsRecords: bytes[0] & 2 == 2)
     guard pwrite(memory, &file, file.count, 0) == file.count, ftruncate(memory, file.count) == 0 else { return }
     do {
-        let opened = try JournalFile.open(
-            descriptor: dup(memory), capacity: ringBytes, seed: seed, boot: 7, replays: true,
-            indexSequence: UInt64(bytes[1]))
-        walk(opened)
+        let found = try JournalFile.find(
+            descriptor: dup(memory), seed: seed, boot: 7, indexSequence: UInt64(bytes[1]))
+        if case .whole(let file) = found { walk(file) }
     } catch {}
 }
 
