@@ -36,6 +36,8 @@ extension SimulatedDaemon {
     }
 
     /// Each record between tail and head has its key's pending write, or a newer one; each pending write its record.
+    ///
+    /// A flush that found no room in the journal is in none of its records: the store is about to be given up.
     private func checkPending(_ disk: DiskTier) throws {
         let (tail, head, _) = disk.journal.extent
         guard disk.isServing else { return }
@@ -49,7 +51,7 @@ extension SimulatedDaemon {
             guard let record = disk.journal.wholeRecord(at: position) else { return }
             if record.kind == .flush {
                 if record.header.generation > 0 { newest = [:] }
-            } else {
+            } else if record.header.generation > disk.flushGeneration {
                 newest[record.header.hash] = (record.header.sequence, position)
             }
             position += UInt64(record.header.recordBytes)

@@ -128,8 +128,8 @@ struct Plan {
         weights = zip(StepKind.allCases, weights).map { kind, weight in
             switch kind {
             case .end: max(1, weight / 4)
-            case .period, .fault: max(weight, 60)
-            case .ask, .connection: max(weight, 1000)
+            case .period, .fault: max(weight, 150)
+            case .ask, .connection, .writer: max(weight, 1000)
             default: weight
             }
         }

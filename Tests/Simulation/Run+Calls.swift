@@ -88,7 +88,7 @@ extension Run {
     ///
     /// The log has room of its own, which it writes again and again: only a refusal of each write keeps commits away.
     private func turnShortage() {
-        if isShort, !random.isOne(in: isBarred ? 4 : 30) { return }
+        if isShort, !random.isOne(in: isBarred ? 2 : 30) { return }
         isShort.toggle()
         failures = isShort ? (256, ENOSPC) : (0, 0)
         trace(isShort ? "no room" : "room")

@@ -131,17 +131,16 @@ final class Run {
         if let problem { throw problem }
         passFlush()
         if isDead { return try restart() }
-        if let daemon {
-            if daemon.isDoubtful { mayVanish = true }
-            if endsBarred(daemon) { return try restart() }
-            try Simulation.quietly { try daemon.check(isThorough: step % 40 == 0) }
-        }
+        if daemon?.isDoubtful ?? false { mayVanish = true }
+        // Nobody may hold the daemon meanwhile: its directories stay open as long as it is there.
+        if endsBarred() { return try restart() }
+        try Simulation.quietly { try daemon?.check(isThorough: step % 40 == 0) }
     }
 
     /// Kills where it is rare to be: while the journal is closed, and when it has just been opened again.
-    private func endsBarred(_ daemon: SimulatedDaemon) -> Bool {
+    private func endsBarred() -> Bool {
         let wasBarred = isBarred
-        isBarred = daemon.isBarred
+        isBarred = daemon?.isBarred ?? false
         if isBarred, !wasBarred { counts.closings += 1 }
         guard isBarred || wasBarred, random.isOne(in: isBarred ? 50 : 3) else { return false }
         die()
