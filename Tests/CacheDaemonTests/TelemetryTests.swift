@@ -81,33 +81,107 @@ struct LatencyTests {
 }
 
 struct HotKeyTests {
-    private func note(_ sketch: inout HotKeys, _ key: String, _ now: Int64 = 0, weight: Double = 1) {
-        Array(key.utf8).withUnsafeBytes { sketch.note($0, weight: weight, now: now) }
+    /// A sketch, and turns that tell it their keys as a worker's do.
+    private struct Sampled {
+        var sketch = HotKeys(now: 0)
+        var sampling = KeySampling()
+        var notes = 0
+
+        mutating func turn(_ keys: [String], atMicrosecond now: Int64) {
+            guard sampling.draw(now / 1000) else { return }
+            for key in keys { note(key, now / 1000, weight: sampling.weight, turn: sampling.turn) }
+            sampling.noted(keys.count)
+            notes += keys.count
+        }
+
+        mutating func note(_ key: String, _ now: Int64 = 0, weight: Double = 1, turn: UInt64) {
+            Array(key.utf8).withUnsafeBytes { sketch.note($0, weight: weight, turn: turn, now: now) }
+        }
+
+        mutating func top(_ limit: Int = 10, now: Int64) -> [HotKey] {
+            HotKeys.top([sketch.report(now: now)], limit: limit)
+        }
+
+        mutating func names(now: Int64) -> [String] { top(now: now).map { String(decoding: $0.key, as: UTF8.self) } }
     }
 
     @Test("the keys that get most are found among a hundred times as many others, with their shares")
     func finds() {
         var random = SeededRandom(seed: 7)
-        var sketch = HotKeys(now: 0)
-        for _ in 0..<100_000 {
+        var sampled = Sampled()
+        for turn in 1...100_000 {
             let draw = Int.random(in: 0..<100, using: &random)
-            if draw < 20 {
-                note(&sketch, "hot-\(draw / 10)")
-            } else {
-                note(&sketch, "cold-\(Int.random(in: 0..<20_000, using: &random))")
-            }
+            let key = draw < 20 ? "hot-\(draw / 10)" : "cold-\(Int.random(in: 0..<20_000, using: &random))"
+            sampled.note(key, turn: UInt64(turn))
         }
-        let top = HotKeys.top([sketch.report(now: 1000)], limit: 2)
-        #expect(Set(top.map { String(decoding: $0.key, as: UTF8.self) }) == ["hot-0", "hot-1"])
-        for entry in top { #expect(abs(entry.count - 10_000) < 1500, "\(entry)") }
+        #expect(Set(sampled.names(now: 1000).prefix(2)) == ["hot-0", "hot-1"])
+        for entry in sampled.top(2, now: 1000) { #expect(abs(entry.count - 10_000) < 1500, "\(entry)") }
+    }
+
+    @Test(
+        "a key with many times the requests of each other is the hottest, however fast the machine is",
+        arguments: [5, 20, 100, 1000, 7999, 20_000] as [Int64], [1, 3, 16, 128])
+    func hottest(microsecondsPerTurn: Int64, setsPerTurn: Int) {
+        var sampled = Sampled()
+        var now: Int64 = 0
+        for first in stride(from: 0, to: 3000, by: setsPerTurn) {
+            sampled.turn((first..<first + setsPerTurn).map { "cold-\($0)" }, atMicrosecond: now)
+            now += microsecondsPerTurn
+        }
+        for _ in 0..<20 {
+            for _ in 0..<20 {
+                sampled.turn(["warm"], atMicrosecond: now)
+                now += microsecondsPerTurn
+            }
+            sampled.turn(["absent"], atMicrosecond: now)
+            now += microsecondsPerTurn + 10_000
+        }
+        #expect(sampled.names(now: now / 1000).first == "warm")
+    }
+
+    @Test("requests that the sample met once do not outrank many that it met often, nor does one turn that was full")
+    func chance() {
+        var sampled = Sampled()
+        for turn in 1...20 { sampled.note("warm", weight: 22, turn: UInt64(turn)) }
+        sampled.note("once", weight: 800, turn: 21)
+        for _ in 0..<50 { sampled.note("burst", weight: 64, turn: 22) }
+        #expect(sampled.names(now: 1000) == ["warm"])
+    }
+
+    @Test("a sample stands for all requests, at any rate, and takes few of them")
+    func stands() {
+        for turnsPerMillisecond in [1, 10, 200] {
+            var sampled = Sampled()
+            // Keys in turn, so that a sample in step with them would see one alone.
+            for turn in 0..<Int64(turnsPerMillisecond * 2000) {
+                sampled.turn(["k\(turn % 4)"], atMicrosecond: turn * 1000 / Int64(turnsPerMillisecond))
+            }
+            let top = sampled.top(now: 2000)
+            #expect(top.count == 4)
+            for entry in top {
+                let expected = Double(turnsPerMillisecond) * 250
+                #expect(abs(entry.count - expected) < max(4 * entry.doubt, 1), "\(entry) of \(expected) a second")
+                #expect(entry.doubt < expected / 5)
+            }
+            // In a quarter of a thousand windows.
+            #expect(sampled.notes <= 250 * 4 * KeySampling.notesMax, "\(sampled.notes) notes in two seconds")
+        }
+    }
+
+    @Test("a pause lets the next turns be noted as if there had been no load before")
+    func pauses() {
+        var sampled = Sampled()
+        for turn in 0..<Int64(100_000) { sampled.turn(["load"], atMicrosecond: turn * 5) }
+        #expect(sampled.sampling.weight > 16)
+        #expect(sampled.sampling.draw(1000) && sampled.sampling.weight == 1)
     }
 
     @Test("counts fade: what was hot gives way to what is hot")
     func fades() {
-        var sketch = HotKeys(now: 0)
-        for _ in 0..<1000 { note(&sketch, "yesterday") }
-        for second in 0..<300 { note(&sketch, "today", Int64(second) * 1000) }
-        let top = HotKeys.top([sketch.report(now: 300_000)], limit: 1)
+        var sampled = Sampled()
+        for turn in 1...1000 { sampled.note("yesterday", turn: UInt64(turn)) }
+        for second in 0..<300 { sampled.note("today", Int64(second) * 1000, turn: UInt64(2000 + second)) }
+        let top = sampled.top(1, now: 300_000)
         #expect(top.first.map { String(decoding: $0.key, as: UTF8.self) } == "today")
         #expect(abs((top.first?.count ?? 0) - 1) < 0.2, "one request per second")
     }

@@ -43,10 +43,12 @@ SHORT_SLACK = 10
 
 def run(torture):
     for level in ("process", "always"):
-        with torture.case(f"the N-th call fails once, {level}") as texts:
-            once(torture, level, texts)
-        with torture.case(f"every call from the N-th on fails, {level}") as texts:
-            for_ever(torture, level, texts)
+        cases = {f"the N-th call fails once, {level}": once, f"every call from the N-th on fails, {level}": for_ever}
+        for name, check in cases.items():
+            if torture.options.only and torture.options.only not in name:
+                continue
+            with torture.case(name) as texts:
+                check(torture, level, texts)
 
 
 def template(torture, level):

@@ -30,10 +30,10 @@ extension Session {
 extension Turn {
     /// Notes one sampled key.
     fileprivate func sample(_ key: UnsafeRawBufferPointer) {
-        let weight = recorder.sampleWeight
+        let (weight, turn) = (recorder.sampling.weight, recorder.sampling.turn)
         let now = now.milliseconds
         // SAFETY: the key is copied if it is kept.
-        recorder.worker.hotKeys.withLock { unsafe $0.note(key, weight: weight, now: now) }
+        recorder.worker.hotKeys.withLock { unsafe $0.note(key, weight: weight, turn: turn, now: now) }
     }
 
     /// Notes a large value that is about to be stored.

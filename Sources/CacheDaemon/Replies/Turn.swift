@@ -72,7 +72,7 @@ struct Turn: ~Copyable {
         requestsForgone = 0
         tracesRequests = service.log.isOn(.debug)
         observation = service.watchers.observation
-        isSampled = executes && recorder.wantsSample(now)
+        isSampled = executes && recorder.sampling.draw(now.milliseconds)
         isPlain = observation.isEmpty && !isSampled && !tracesRequests
         self.descriptor = descriptor
         let isScarce = clientMemory.isScarce
@@ -93,7 +93,8 @@ struct Turn: ~Copyable {
     mutating func end() {
         guard requestsLeft != Self.requestsMax else { return }
         let nanoseconds = cache.clock.nanoseconds() &- began
-        recorder.record(counters, nanoseconds: nanoseconds, sampled: isSampled, now)
+        recorder.record(counters, nanoseconds: nanoseconds)
+        if isSampled { recorder.sampling.noted(Self.requestsMax - requestsLeft - requestsForgone) }
         if nanoseconds >= slow.threshold { noteSlow(nanoseconds) }
     }
 

@@ -76,7 +76,7 @@ extension StatsReport {
         for (index, entry) in keys.enumerated() {
             reply.appendKey("\(index + 1):key", entry.key)
             reply.appendStatistic("\(index + 1):per_second", fixed(entry.count, places: 3))
-            reply.appendStatistic("\(index + 1):error", fixed(entry.error, places: 3))
+            reply.appendStatistic("\(index + 1):error", fixed(entry.doubt, places: 3))
         }
     }
 

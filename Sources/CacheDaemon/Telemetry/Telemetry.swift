@@ -1,8 +1,8 @@
 // What the daemon knows about its own speed and about what clients do: latencies, hot keys, big entries, slow requests.
 //
 // Each worker has a recorder of its own (`WorkerTelemetry`), which its turn feeds (`TurnRecorder`): one reading of the
-// clock and a few comparisons per turn, whatever the number of requests in it, and a sketch of keys in some turns of
-// each second. `Telemetry` is the sum of all. Thread-safe but for the recorder, which belongs to a turn.
+// clock and a few comparisons per turn, whatever the number of requests in it, and a sketch of keys in the turns that
+// `KeySampling` draws. `Telemetry` is the sum of all. Thread-safe but for the recorder, which belongs to a turn.
 
 import Primitives
 
@@ -70,13 +70,10 @@ final class Telemetry: Sendable {
 
 /// What a turn does for the records; belongs to its worker.
 struct TurnRecorder {
-    /// Turns are sampled for hot keys when the last sampled one was so long ago.
-    static let sampleMilliseconds: Int64 = 8
-
     let worker: WorkerTelemetry
     private var counted = Counted()
-    private var sampledAt: Int64 = 0
-    private var turnsSinceSample = 0.0
+    /// Which turns have their keys noted.
+    var sampling = KeySampling()
 
     /// The owner's counters as of the last recording.
     private struct Counted {
@@ -104,22 +101,9 @@ struct TurnRecorder {
 
     init(_ worker: WorkerTelemetry) { self.worker = worker }
 
-    /// Whether this turn's keys are to be noted.
-    @inline(__always)
-    func wantsSample(_ now: Instant) -> Bool { now.milliseconds &- sampledAt >= Self.sampleMilliseconds }
-
-    /// How many requests each one of a sampled turn stands for.
-    var sampleWeight: Double { turnsSinceSample + 1 }
-
     /// Records the requests that the counters have counted since the last recording.
     @inline(__always)
-    mutating func record(_ counters: Counters, nanoseconds: Int64, sampled: Bool, _ now: Instant) {
-        if sampled {
-            sampledAt = now.milliseconds
-            turnsSinceSample = 0
-        } else {
-            turnsSinceSample += 1
-        }
+    mutating func record(_ counters: Counters, nanoseconds: Int64) {
         let before = counted
         counted = Counted(counters)
         let bucket = LatencyScale.bucket(nanoseconds)
