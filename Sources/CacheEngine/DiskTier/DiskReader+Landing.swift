@@ -36,7 +36,7 @@ extension DiskReader {
                 return .unresolved
             }
             guard let alive = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
-                if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
+                if read.mayComeBack, !proofs.isEmpty, !makeAbsent(flight, &state) {
                     // A change waits for room; a retrieval never does, which may always be told of a miss.
                     state.flights[flight.hash] = nil
                     state.counters.misses += loads.count
@@ -85,7 +85,7 @@ extension DiskReader {
         news.add(proofs, .retry, flight)
     }
 
-    /// Somebody is about to act on the key's absence, but the disk could not be read: makes the absence true.
+    /// Somebody is about to act on the key's absence, which may not last: makes it true.
     ///
     /// False if that cannot be promised before the journal has room.
     private func makeAbsent(_ flight: Flight, _ shard: inout Shard) -> Bool {
