@@ -132,8 +132,8 @@ extension Cache {
 
     /// Fetches what a retrieval could not see.
     ///
-    /// `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once. With `touches`, `withEntry` was to touch
-    /// the entry, and may have met a full journal: the next try waits for room there. No other retrieval ever does.
+    /// `waiter` gets `.entry`, `.stream`, `.absent` or `.retry`, maybe at once. With `touches`, `withEntry` was to
+    /// touch the entry, and may have met a full journal: the next try waits for room there. No other retrieval does.
     public func load(_ key: Span<UInt8>, waiter: Waiter, touches: Bool = false) {
         load(key, waiter: waiter, touches: touches, here: false)
     }

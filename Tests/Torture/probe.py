@@ -51,7 +51,10 @@ class Measured:
         self.problem = self.problem or other.problem
 
     def __str__(self):
-        return f"{self.gets} gets measured, the slowest {self.slowest * 1000:.0f} ms, of them {self.own * 1000:.0f} ours"
+        return (
+            f"{self.gets} gets measured, the slowest {self.slowest * 1000:.0f} ms, "
+            f"without waits for a CPU {self.own * 1000:.0f} ms"
+        )
 
 
 class Waits:
