@@ -151,7 +151,7 @@ extension Run {
             throw Wrong(description: "no answer to \(client.asked[0].kind): \(client.state)")
         }
         try readAll()
-        try Simulation.quietly { try daemon?.check(isThorough: true) }
+        try Simulation.quietly { try daemon?.check(isThorough: true, isDamaged: plan.faults == .damage) }
         for client in clients { forget(client) }
         clients = []
         daemon?.stop()

@@ -134,7 +134,7 @@ final class Run {
         if daemon?.isDoubtful ?? false { mayVanish = true }
         // Nobody may hold the daemon meanwhile: its directories stay open as long as it is there.
         if endsBarred() { return try restart() }
-        try Simulation.quietly { try daemon?.check(isThorough: step % 40 == 0) }
+        try Simulation.quietly { try daemon?.check(isThorough: step % 40 == 0, isDamaged: plan.faults == .damage) }
     }
 
     /// Kills where it is rare to be: while the journal is closed, and when it has just been opened again.
