@@ -29,7 +29,7 @@ public struct SQLiteError: Error, Sendable, Equatable {
         case full
         /// SQLITE_READONLY, SQLITE_PERM, or EROFS from the file system.
         case readOnly
-        /// SQLITE_CORRUPT, SQLITE_NOTADB: the file is damaged or no database.
+        /// SQLITE_CORRUPT, SQLITE_NOTADB, or a schema format that no SQLite has: the file is damaged or no database.
         case corrupt
         /// SQLITE_IOERR: the device or the file system failed.
         case io
@@ -63,6 +63,8 @@ public struct SQLiteError: Error, Sendable, Equatable {
         case SQLITE_FULL: .full
         case SQLITE_READONLY, SQLITE_PERM: .readOnly
         case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt
+        // The one damage of the header that has no code of its own, see sqlite.org/fileformat2.html §1.3.9.
+        case SQLITE_ERROR where message == "unsupported file format": .corrupt
         case SQLITE_IOERR: .io
         case SQLITE_BUSY, SQLITE_LOCKED: .busy
         case SQLITE_CANTOPEN: .cannotOpen

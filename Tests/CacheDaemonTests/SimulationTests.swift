@@ -32,11 +32,24 @@ struct SimulationTests {
         ("deletion_not_journalled", 60), ("flush_not_journalled", 60), ("tail_before_commit", 60),
         ("forgotten_before_commit", 60), ("oldest_record_wins", 60), ("flush_not_committed", 150),
         ("epoch_repeated", 150), ("in_place_overwrite", 150), ("unlink_before_commit", 300), ("clock_trusted", 150),
+        ("commit_not_awaited", 150),
     ]
 
     @Test("each of these seeded bugs is found", arguments: bugs)
     func finds(bug: String, seeds: Int) throws {
         let run = try simulate(["--seeds", "\(seeds)", "--steps", "400", "--first"], bug: bug)
+        #expect(run.status == 1 && run.text.contains("FAILED"), "not found: \(run.text)")
+    }
+
+    /// Bugs that want one kind of fault.
+    static let bugsOfFaults = [
+        ("bar_ignored", "room", 400), ("row_sum_unchecked", "damage", 100), ("record_sum_unchecked", "damage", 200),
+        ("reboot_ignored", "none", 60), ("sweep_takes_new_files", "none", 60),
+    ]
+
+    @Test("each of these seeded bugs is found with its kind of fault", arguments: bugsOfFaults)
+    func finds(bug: String, faults: String, seeds: Int) throws {
+        let run = try simulate(["--seeds", "\(seeds)", "--steps", "400", "--first", "--faults", faults], bug: bug)
         #expect(run.status == 1 && run.text.contains("FAILED"), "not found: \(run.text)")
     }
 

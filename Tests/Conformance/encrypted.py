@@ -15,7 +15,7 @@ import time
 import certificates
 from connection import Closed, Connection, store_request
 from report import Skipped, expect, expect_true
-from server import Daemon, free_port
+from server import Daemon, free_port, sanitizer
 
 MIB = 1 << 20
 
@@ -260,6 +260,8 @@ class Encryption:
             connection.send(b"get big\r\n" * 400)
             daemon.wait_counted("send_timeouts", 1, 20)
             grown = resident(daemon) - before
+            if sanitizer(self.path) == "AddressSanitizer":
+                raise Skipped(f"timed out as it should; AddressSanitizer keeps freed memory: {grown >> 20} MiB resident")
             expect_true(grown < 4 * MIB, f"400 unread gets of 1 MiB through TLS cost {grown} bytes")
 
     def client_library(self):

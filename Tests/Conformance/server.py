@@ -6,6 +6,7 @@ left over at exit is stopped and its directory removed. The registry is used fro
 """
 
 import atexit
+import mmap
 import os
 import random
 import shutil
@@ -54,6 +55,19 @@ def find_daemon(path=None):
         candidate = os.path.join(ROOT, ".build", build, "cache-daemon")
         if os.access(candidate, os.X_OK):
             return candidate
+    return None
+
+
+def sanitizer(path):
+    """The sanitizer that a program was built with, whose run time it holds; None without one.
+
+    Such a process reserves terabytes of addresses. Under AddressSanitizer, freed memory stays resident for a while, with
+    zones around each allocation.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
+        for name, symbol in (("AddressSanitizer", b"__asan_init"), ("ThreadSanitizer", b"__tsan_init")):
+            if program.find(symbol) >= 0:
+                return name
     return None
 
 

@@ -122,7 +122,7 @@ extension Run {
             succeed(request, end)
         case (.delete, "NOT_FOUND"), (.delete, "NF"):
             try demandMiss(key, request, end)
-            succeed(request, end)
+            succeed(request, end, isWritten: false)
         case (.add, "STORED"):
             try demandMiss(key, request, end)
             succeed(request, end)
@@ -149,9 +149,9 @@ extension Run {
         }
     }
 
-    private func succeed(_ request: AskedRequest, _ end: Int) {
+    private func succeed(_ request: AskedRequest, _ end: Int, isWritten: Bool = true) {
         // It is on disk, and so is an anchor that was written after it was asked.
-        if plan.options.disk?.durability == .always, plan.faults == .none {
+        if isWritten, plan.options.disk?.durability == .always, plan.faults == .none {
             storeTime.seen = max(storeTime.seen, request.clock)
         }
         for write in request.writes {

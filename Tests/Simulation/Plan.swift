@@ -21,7 +21,7 @@ enum FaultKind: String, CaseIterable {
 }
 
 /// What is rare, and what some seeds are about.
-enum Theme: CaseIterable {
+enum Theme {
     case none
     /// Power cuts, with whatever is on the disk then.
     case cuts
@@ -29,6 +29,11 @@ enum Theme: CaseIterable {
     case clock
     /// Large values, one start after the other: files of many epochs.
     case restarts
+    /// The disk is full until the journal is closed, and then has room again.
+    case shortage
+
+    /// Those that any seed may be about; a shortage is for seeds whose faults are of room.
+    static let drawn = [none, cuts, clock, restarts]
 }
 
 /// What may happen next.
@@ -101,14 +106,39 @@ struct Plan {
             return
         }
         options.disk = disk(directory, &random)
-        if random.isOne(in: 2) { theme = Theme.allCases[random.below(Theme.allCases.count)] }
+        if random.isOne(in: 2) { theme = Theme.drawn[random.below(Theme.drawn.count)] }
         follow(theme, &random)
+        // Drawn apart: what all other seeds are about does not depend on it.
+        var apart = SeededRandom(seed: seed &* 0x85eb_ca6b &+ 3)
+        if faults == .room, theme == .none, apart.isOne(in: 2) { favourShortage(&apart) }
+    }
+
+    /// Few and small keys, of which all have rows, and a journal that is full at once: what is written while it is
+    /// closed stands against rows, and memory is too small to hide them.
+    private mutating func favourShortage(_ random: inout SeededRandom) {
+        theme = .shortage
+        options.memory.bytesMax = 24 << 10
+        options.disk?.journalBytes = 4 << 10
+        options.disk?.durability = random.isOne(in: 3) ? .always : .process
+        options.disk?.write = .through
+        options.disk?.admission = .all
+        options.disk?.writeBudget = nil
+        options.disk?.entriesMax = nil
+        kills = min(kills, 8)
+        weights = zip(StepKind.allCases, weights).map { kind, weight in
+            switch kind {
+            case .end: max(1, weight / 4)
+            case .period, .fault: max(weight, 150)
+            case .ask, .connection, .writer: max(weight, 1000)
+            default: weight
+            }
+        }
     }
 
     /// Makes the moments of the theme frequent.
     private mutating func follow(_ theme: Theme, _ random: inout SeededRandom) {
         switch theme {
-        case .none: return
+        case .none, .shortage: return
         case .cuts:
             powerCuts = true
             cutShare = 2

@@ -68,6 +68,7 @@ extension Run {
         case .calls:
             if failures.share > 0 { failures = (0, 0) } else { failures = ([2, 20, 255][random.below(3)], EIO) }
             trace("failures \(failures)")
+        case .room where plan.theme == .shortage: turnShortage()
         case .room:
             sim_set_room(Self.roomBytes, Self.roomFiles)
             failures = (0, 0)
@@ -81,6 +82,16 @@ extension Run {
             trace("room, failures \(failures)")
         case .damage: for _ in 0...random.below(3) { if random.isOne(in: 2) { damage() } else { damageValue() } }
         }
+    }
+
+    /// Begins a shortage, or ends one, which is seldom before the journal is closed.
+    ///
+    /// The log has room of its own, which it writes again and again: only a refusal of each write keeps commits away.
+    private func turnShortage() {
+        if isShort, !random.isOne(in: isBarred ? 2 : 30) { return }
+        isShort.toggle()
+        failures = isShort ? (256, ENOSPC) : (0, 0)
+        trace(isShort ? "no room" : "room")
     }
 
     /// A full file system refuses only what needs room.

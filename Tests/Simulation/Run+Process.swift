@@ -28,7 +28,7 @@ extension Run {
         clients = []
         daemon?.abandon()
         daemon = nil
-        guard sim_open_files() == 0 else { throw Wrong(description: "\(sim_open_files()) descriptors leaked") }
+        try demandClosed()
         guard sim_restart() == 1 else { throw Wrong(description: "nothing was kept") }
         isDead = false
         isBarred = false
@@ -46,6 +46,13 @@ extension Run {
         if mayVanish { doubtFlushes() }
         isPowerCut = false
         try start()
+    }
+
+    /// Who has ended holds nothing open.
+    private func demandClosed() throws {
+        var names: [String] = []
+        while let name = sim_open_name(Int64(names.count)) { names.append(String(cString: name)) }
+        guard names.isEmpty else { throw Wrong(description: "left open: \(names.joined(separator: " "))") }
     }
 
     /// The next process finds nothing, and that is right.
@@ -74,7 +81,7 @@ extension Run {
         daemon = nil
         if plan.options.disk == nil { loseAll() }
         do {
-            guard sim_open_files() == 0 else { throw Wrong(description: "\(sim_open_files()) descriptors left open") }
+            try demandClosed()
             for key in keys { key.note("\(time) @\(trueClock) stop") }
             pass(Int64(random.below(2000)))
             try start()
@@ -144,13 +151,13 @@ extension Run {
             throw Wrong(description: "no answer to \(client.asked[0].kind): \(client.state)")
         }
         try readAll()
-        try Simulation.quietly { try daemon?.check(isThorough: true) }
+        try Simulation.quietly { try daemon?.check(isThorough: true, isDamaged: plan.faults == .damage) }
         for client in clients { forget(client) }
         clients = []
         daemon?.stop()
         daemon?.release()
         daemon = nil
-        guard sim_open_files() == 0 else { throw Wrong(description: "\(sim_open_files()) descriptors left open") }
+        try demandClosed()
     }
 
     /// Reads every key once more.

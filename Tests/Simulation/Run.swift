@@ -26,12 +26,15 @@ struct Counts {
     var switches = 0
     var flips = 0
     var failedStarts = 0
+    /// How often writes began to go on without the journal.
+    var closings = 0
 
     private static var fields: [(String, WritableKeyPath<Counts, Int>)] {
         [
             ("answers", \.answers), ("hits", \.hits), ("misses", \.misses), ("refused", \.refusals), ("kills", \.kills),
             ("power cuts", \.powerCuts), ("stops", \.stops), ("calls", \.calls), ("failed", \.failedCalls),
             ("switches", \.switches), ("flips", \.flips), ("failed starts", \.failedStarts),
+            ("closings", \.closings),
         ]
     }
 
@@ -79,6 +82,8 @@ final class Run {
     var isCalm = false
     var failures: (share: Int, code: Int32) = (0, 0)
     var isBarred = false
+    /// The disk is full, because the seed is about that.
+    var isShort = false
     var boots = 1
     var storeTime = StoreTimeModel()
     var problem: (any Error)?
@@ -126,17 +131,17 @@ final class Run {
         if let problem { throw problem }
         passFlush()
         if isDead { return try restart() }
-        if let daemon {
-            if daemon.isDoubtful { mayVanish = true }
-            if endsBarred(daemon) { return try restart() }
-            try Simulation.quietly { try daemon.check(isThorough: step % 40 == 0) }
-        }
+        if daemon?.isDoubtful ?? false { mayVanish = true }
+        // Nobody may hold the daemon meanwhile: its directories stay open as long as it is there.
+        if endsBarred() { return try restart() }
+        try Simulation.quietly { try daemon?.check(isThorough: step % 40 == 0, isDamaged: plan.faults == .damage) }
     }
 
     /// Kills where it is rare to be: while the journal is closed, and when it has just been opened again.
-    private func endsBarred(_ daemon: SimulatedDaemon) -> Bool {
+    private func endsBarred() -> Bool {
         let wasBarred = isBarred
-        isBarred = daemon.isBarred
+        isBarred = daemon?.isBarred ?? false
+        if isBarred, !wasBarred { counts.closings += 1 }
         guard isBarred || wasBarred, random.isOne(in: isBarred ? 50 : 3) else { return false }
         die()
         return true

@@ -28,7 +28,20 @@ enum DiskIndexOpening {
         } catch {
             throw DiskError(error)
         }
-        return try DiskError.wrapping { () throws(SQLiteError) in
+        do throws(DiskError) {
+            return try open(path: path, directory: directory, options: options)
+        } catch {
+            // A damaged header can say that it is a format which may only be read.
+            guard error.kind == .readOnly, directory.canWriteIndex else { throw error }
+            throw DiskError(
+                kind: .corrupt, operation: error.operation, code: error.code, message: "the header is damaged")
+        }
+    }
+
+    private static func open(
+        path: String, directory: StoreDirectory, options: IndexOptions
+    ) throws(DiskError) -> Opened {
+        try DiskError.wrapping { () throws(SQLiteError) in
             let connection = try Connection(path: path, access: .readWrite)
             connection.setBusyTimeout(milliseconds: busyMilliseconds)
             connection.setDefensive()

@@ -211,6 +211,19 @@ final class StoreDirectory {
         return location.path
     }
 
+    /// Whether the system lets us write to the database file.
+    ///
+    /// Without opening it: closing it would take SQLite's locks on it away, see fcntl(2).
+    var canWriteIndex: Bool {
+        var system = statvfs()
+        guard unsafe fstatvfs(root.descriptor, &system) == 0, system.f_flag & UInt(ST_RDONLY) == 0 else { return false }
+        do throws(StoreError) {
+            return (try store?.status(Self.indexName)?.mode ?? 0) & 0o200 != 0
+        } catch {
+            return false
+        }
+    }
+
     /// Bytes of the database file (`suffix` "") or of a file beside it; 0 if there is none.
     func indexFileBytes(suffix: String) -> Int {
         do throws(StoreError) {

@@ -36,7 +36,7 @@ extension DiskReader {
                 return .unresolved
             }
             guard let alive = state.alive(found, now: now, disk: disk, garbage: &garbage) else {
-                if case .failed = read, !proofs.isEmpty, !makeAbsent(flight, &state) {
+                if read.mayComeBack, !proofs.isEmpty, !makeAbsent(flight, &state) {
                     state.flights[flight.hash] = nil
                     news.needRoom += loads + proofs
                     return .unresolved
@@ -82,7 +82,7 @@ extension DiskReader {
         news.add(proofs, .retry, flight)
     }
 
-    /// Somebody is about to act on the key's absence, but the disk could not be read: makes the absence true.
+    /// Somebody is about to act on the key's absence, which may not last: makes it true.
     ///
     /// False if that cannot be promised before the journal has room.
     private func makeAbsent(_ flight: Flight, _ shard: inout Shard) -> Bool {

@@ -132,10 +132,21 @@ final class DiskReader {
     enum Found {
         /// The entry as a block that nobody else knows yet. It may have expired.
         case entry(EntryBlock)
-        /// The disk has nothing for the key, or something that is damaged and about to be removed.
+        /// The disk has nothing for the key.
         case nothing
+        /// What the disk has is damaged, or its file is missing: to be removed, and until then it may come back whole,
+        /// as what a page held, or what a directory named, before a power cut.
+        case damaged
         /// The disk could not be read: it may have something for the key.
         case failed
+
+        /// Whether the key is absent for now only.
+        var mayComeBack: Bool {
+            switch self {
+            case .damaged, .failed: true
+            case .entry, .nothing: false
+            }
+        }
     }
 
     /// Fills `rows` with what the index has for each of `flights`.
@@ -196,6 +207,7 @@ final class DiskReader {
         }
         if case .damaged(let generation) = lookup {
             disk.reportDamage(hash: flight.hash, generation: generation)
+            return .found(.damaged)
         }
         return row
     }
@@ -238,7 +250,7 @@ final class DiskReader {
             }
             // Missing: replaced while we looked, or lost. Either way this generation is of no use any more.
             disk.reportDamage(hash: hash, generation: metadata.generation)
-            return .nothing
+            return .damaged
         }
         memory.dress(block, metadata)
         disk.counters.add(metadata.valueBytes, to: .readBytes)
@@ -285,7 +297,7 @@ final class DiskReader {
         case .entry(let found): block = found
         // Counted by `loadFile`.
         case .failed: return request.waiter.complete(.absent)
-        case .nothing: return giveUp(request)
+        case .damaged, .nothing: return giveUp(request)
         }
         let guarded = memory.shard(request.hash)
         let now = memory.clock.now()

@@ -92,6 +92,8 @@ final class DiskTier: Sendable {
     ///
     /// While it would not, nothing may be acknowledged that the store does not have.
     let barHolds = Atomic<Bool>(true)
+    /// Whether the writer was asked to give the store up, and has not done so yet: the bar must stay.
+    let isGivenUp = Atomic<Bool>(false)
     private let inlineMax: Atomic<Int>
     /// What the hot list takes while the next one is written beside it.
     private let hotBytes = Atomic<Int>(0)
@@ -172,6 +174,7 @@ final class DiskTier: Sendable {
     ///
     /// The writer, who may wait for the device, brings the flag there where durability asks for it.
     func discardStore(_ reason: String) {
+        isGivenUp.store(true, ordering: .sequentiallyConsistent)
         journal.setBarred(true)
         _ = ask { $0.degrade(reason) }
     }

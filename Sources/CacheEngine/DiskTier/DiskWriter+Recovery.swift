@@ -127,6 +127,7 @@ extension DiskWriter {
     func degrade(_ reason: String) {
         // First: from the change of state on, writes are acknowledged that the store does not have.
         setBarred(true)
+        disk.isGivenUp.store(false, ordering: .sequentiallyConsistent)
         changeState(.degraded, reason)
         index?.close()
         index = nil
@@ -251,6 +252,8 @@ extension DiskWriter {
         let isDone = disk.journal.setBarred(isBarred, syncs: disk.waitsForCommit)
         if !isDone { disk.counters.add(to: .writeErrors) }
         disk.barHolds.store(isDone || !isBarred, ordering: .releasing)
+        // Who gives the store up notes it before he sets the flag, which was just cleared, perhaps.
+        if !isBarred, disk.isGivenUp.load(ordering: .sequentiallyConsistent) { setBarred(true) }
     }
 
     func changeState(_ state: DiskState, _ reason: String) {

@@ -50,6 +50,30 @@ import Testing
         #expect(try scratch.names("") == ["precious"])
     }
 
+    /// Any byte of it: SQLite has an error of another kind for each.
+    @Test func `an index with a damaged header is replaced, or does not matter`() throws {
+        let fixture = try EngineFixture()
+        try fixture.cache.set([1], forKey: "k")
+        fixture.close()
+        var options = fixture.options
+        options.disk?.directory = fixture.scratch.path("copy")
+        let index = "cache/store/index.db"
+        let whole = try fixture.scratch.read(index)
+        for byte in 0..<100 {
+            var damaged = whole
+            damaged[byte] ^= 0x80
+            try fixture.scratch.write(damaged, to: index)
+            try fixture.scratch.copy("cache", to: "copy")
+            let cache = try Cache.open(options, clock: fixture.clock)
+            let found = cache.value(forKey: "k")
+            #expect(found == [1] || found == nil, "byte \(byte)")
+            try cache.set([2], forKey: "k")
+            #expect(cache.value(forKey: "k") == [2])
+            cache.close()
+            try FileManager.default.removeItem(atPath: fixture.scratch.path("copy"))
+        }
+    }
+
     @Test func `closing writes everything, and may be done again`() throws {
         let fixture = try EngineFixture()
         for number in 0..<3000 { try fixture.cache.set([1], forKey: "k\(number)") }

@@ -186,6 +186,14 @@ int close(int file) {
     return 0;
 }
 
+const char *sim_open_name(int64_t index) {
+    for (int i = 0; i < DESCRIPTORS; i++) {
+        struct inode *inode = open_files[i].inode;
+        if (inode && inode->disk && index-- == 0) return inode->name;
+    }
+    return NULL;
+}
+
 /* MARK: reading and writing */
 
 static ssize_t read_at(struct inode *inode, void *buffer, size_t count, int64_t at) {

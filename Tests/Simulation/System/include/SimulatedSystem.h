@@ -29,6 +29,8 @@ int64_t sim_used_bytes(void);
 int64_t sim_used_files(void);
 /* Descriptors that are open, sinks left out. */
 int64_t sim_open_files(void);
+/* What the `index`-th of them is open for, in the order of their numbers; NULL behind the last. */
+const char *sim_open_name(int64_t index);
 
 /* Keeps what the next process would find if this one were killed now, or the power were cut now (`keep` of 256
  * unsynced sectors survive). Whatever happens until `sim_restart` is not in it. */
