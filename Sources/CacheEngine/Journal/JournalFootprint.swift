@@ -32,14 +32,15 @@ extension Journal {
     /// Bytes between tail and head from which on appending lets go of pages.
     static let residentBytesMax = 2 << 20
 
-    /// Lets go of the step that an append has completed, if much waits for the writer.
+    /// Lets go of what waits for the writer, if that is much and an append has completed a step.
     ///
-    /// `start` and `end` are those of the record. Not under the lock: the call takes some microseconds.
+    /// All of it, not only the step: lookups of entries that have left memory come back to their records. `start` and
+    /// `end` are those of the record. Not under the lock: the call takes some microseconds.
     @inline(__always)
     func passAppended(from start: UInt64, to end: UInt64, waiting: Int) {
         let step = JournalPassage.stepBytes
         if waiting <= Self.residentBytesMax || start / step == end / step { return }
         let complete = end / step * step
-        unmapPages(from: complete - min(complete, 2 * step), to: complete)
+        unmapPages(from: complete - min(complete, UInt64(waiting)), to: complete)
     }
 }
