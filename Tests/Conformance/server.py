@@ -61,8 +61,8 @@ def find_daemon(path=None):
 def sanitizer(path):
     """The sanitizer that a program was built with, whose run time it holds; None without one.
 
-    Such a process reserves terabytes of addresses. Under AddressSanitizer, freed memory stays resident for a while, with
-    zones around each allocation.
+    Such a process reserves terabytes of addresses. Under AddressSanitizer, freed memory stays resident for a while,
+    with zones around each allocation.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
         for name, symbol in (("AddressSanitizer", b"__asan_init"), ("ThreadSanitizer", b"__tsan_init")):
