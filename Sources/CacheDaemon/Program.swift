@@ -1,5 +1,6 @@
 // From the command line to a running server and its exit status.
 
+import CacheEngine
 import Glibc
 import Libevent
 import Primitives
@@ -37,6 +38,7 @@ enum Program {
 
     private static func serve(_ settings: Settings, _ arguments: [String]) -> Int32 {
         ProcessSetup.prepare()
+        ProcessMemory.prepare(limit: settings.memory.bytesMax, threads: settings.threads)
         ProcessSetup.limitCoreFiles(areWanted: settings.writesCoreFiles)
         let log = Log(
             level: settings.logLevel, hasPriorities: StandardStream.environment("JOURNAL_STREAM") != nil)

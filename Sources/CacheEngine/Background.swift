@@ -94,9 +94,16 @@ final class Background: Sendable {
             if clock.now() >= due {
                 due = clock.now().advanced(byMilliseconds: options.memoryTrimInterval)
                 trim(memory, &swept)
-                memory.release.giveBackHoles(limit: memory.limits.bytesMax, isForced: options.ownsProcessMemory)
+                giveBack(memory, options)
             }
         }
+    }
+
+    /// Gives back memory that is kept for no use.
+    private func giveBack(_ memory: MemoryTier, _ options: CacheOptions) {
+        ValueMemory.coolDown()
+        guard options.ownsProcessMemory, let limit = memory.limits.bytesMax else { return }
+        memory.release.giveBackHoles(limit: limit)
     }
 
     /// Does what is wished; false at the end.

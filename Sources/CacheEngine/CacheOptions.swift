@@ -18,8 +18,7 @@ public struct CacheOptions: Sendable {
     public var memoryTrimInterval: Int64 = 1000
     /// Whether malloc is to give holes back whenever the process holds much more than the memory tier explains.
     ///
-    /// For programs whose memory is mostly this cache's; others would pay for their own memory. Without it that is done
-    /// only while the tier holds megabytes of large values.
+    /// For programs whose memory is mostly this cache's; others would pay for their own memory.
     public var ownsProcessMemory = false
 
     /// The defaults: 64 MiB of memory and no disk tier.

@@ -43,6 +43,7 @@ struct ConformanceTests {
             ["crash", "--kills", "10", "--warm-up"],
             ["crash-checked"],
             ["churn"],
+            ["resident"],
         ])
     func suite(arguments: [String]) throws {
         try expectPassing(arguments)

@@ -177,7 +177,9 @@ final class DiskWriter {
                 if let fault = disk.injected.withLock({ $0.commitFault }) { throw fault }
             #endif
             index.accessSlack = disk.limits.withLock { RecencyRule.rewriteSlack($0) }
+            var passage = JournalPassage(disk.journal, from: batch.positions.first ?? 0)
             for position in batch.positions {
+                passage.reach(position)
                 let record = disk.journal.record(at: position)
                 if record.kind == .inlineEntry || record.kind == .fileEntry {
                     writtenBytes += Int(record.header.valueBytes)

@@ -34,6 +34,7 @@ struct JournalBatch {
         // Of a small journal no more than a part, so that writes find room before long.
         let bytesMax = UInt64(min(Self.bytesMax, max(journal.capacity / 4, 64 << 10)))
         end = tail
+        var passage = JournalPassage(journal, from: tail)
         while end < limit, recordCount < Self.recordsMax, end - tail < bytesMax {
             let position = journal.normalized(end)
             if position >= limit { break }
@@ -43,6 +44,7 @@ struct JournalBatch {
             }
             take(record, at: position, journal)
             end = position + UInt64(record.header.recordBytes)
+            passage.reach(end)
         }
         if recordCount == 0 { return nil }
         positions = newest.values.sorted()

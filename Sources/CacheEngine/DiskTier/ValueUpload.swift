@@ -24,8 +24,11 @@ final class ValueUpload: Sendable {
         // SAFETY: filled by one thread, then read by another after a hand-over under the upload's lock.
         nonisolated(unsafe) let memory: UnsafeMutableRawBufferPointer
         nonisolated(unsafe) var filled = 0
-        init(_ bytes: Int) { unsafe memory = .allocate(byteCount: bytes, alignment: 16) }
-        deinit { unsafe memory.deallocate() }
+        init(_ bytes: Int) {
+            guard let piece = unsafe ValueMemory.allocate(bytes) else { outOfMemory(bytes) }
+            unsafe memory = UnsafeMutableRawBufferPointer(start: piece, count: bytes)
+        }
+        deinit { if let piece = unsafe memory.baseAddress { unsafe ValueMemory.free(piece) } }
     }
 
     static let chunkBytes = 256 << 10

@@ -90,7 +90,7 @@ final class Journal: Sendable {
         header.recordBytes = UInt32(recordBytes)
         header.keyBytes = UInt8(key.count)
         header.extendedBytes = UInt32(extended.count)
-        let result: (position: UInt64, sequence: UInt64, wakes: Bool)? = state.withLock { state in
+        let result: (position: UInt64, sequence: UInt64, waiting: Int, wakes: Bool)? = state.withLock { state in
             guard let (position, place) = reserve(recordBytes, &state) else { return nil }
             state.sequence += 1
             header.sequence = state.sequence
@@ -99,10 +99,11 @@ final class Journal: Sendable {
             state.head = position + UInt64(recordBytes)
             let wakes = state.writerIsIdle
             state.writerIsIdle = false
-            return (position, state.sequence, wakes)
+            return (position, state.sequence, Int(state.head - state.tail), wakes)
         }
         guard let result else { return nil }
         if result.wakes { wake() }
+        passAppended(from: result.position, to: result.position + UInt64(recordBytes), waiting: result.waiting)
         return (result.position, result.sequence)
     }
 
@@ -196,7 +197,7 @@ final class Journal: Sendable {
     }
 
     /// Takes passed pages out of this process' resident set; the page cache keeps them until they are written again.
-    private func unmapPages(from start: UInt64, to end: UInt64) {
+    func unmapPages(from start: UInt64, to end: UInt64) {
         let page: UInt64 = 4096
         let first = (start + page - 1) / page * page
         let last = end / page * page

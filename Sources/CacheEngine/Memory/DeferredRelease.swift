@@ -1,10 +1,9 @@
-// Values that lie apart from their entries: how much memory they take, and how it is given back.
+// Values that wait to be freed, and holes of malloc's heaps.
 //
 // Giving a value of a megabyte back takes as long as many requests; whoever removes or replaces one does not pay for
 // it: the background thread does. What waits here still takes memory that no limit counts, so it is little: beyond
-// that, the caller frees for himself. malloc keeps what is freed for values to come; when values are replaced by
-// smaller entries there are none, so the background thread lets malloc give whole pages back whenever these values have
-// come to take much less than before. Values of changing sizes leave holes, too: once a second it compares what the
+// that, the caller frees for himself. What else is allocated (buffers of connections, SQLite's pages, entries on their
+// way in) is malloc's, and leaves holes between pieces in use: once a second the background thread compares what the
 // process holds with what the entries account for, and has the holes given back.
 
 import CMalloc
@@ -12,16 +11,16 @@ import Glibc
 import Primitives
 import Synchronization
 
-/// Memory of large values.
+/// Memory on its way back.
 ///
 /// Thread-safe.
 final class DeferredRelease: Sendable {
     /// Smaller values are freed at once.
     static let blockBytesMin = 256 << 10
     /// At most this much waits.
-    static let bytesMax = 8 << 20
-    /// malloc may keep this much, and a 32nd of what values took at their peak.
-    static let keptBytesMax = 8 << 20
+    static let bytesMax = 2 << 20
+    /// What the process may hold beside its entries before holes are looked for.
+    private static let othersBytesMax = 8 << 20
 
     private struct State {
         var chains: [MemoryChain] = []
@@ -32,14 +31,8 @@ final class DeferredRelease: Sendable {
 
     /// Guards what waits.
     private let state = Guarded(State(), rank: .leaf)
-    /// What values that lie apart take, and the most that they took since malloc gave something back.
-    private let taken = Atomic<Int>(0)
-    private let peak = Atomic<Int>(0)
-    private let wantsTrim = Atomic<Bool>(false)
-    /// Looks for holes that are left out, and how many were left out before, after trims that helped little.
-    private let patience = Atomic<Int>(0)
-    private let lastPatience = Atomic<Int>(0)
-    private static let patienceMax = 63
+    /// Looks for holes that are left out, because the last one took long.
+    private let pause = Atomic<Int>(0)
     /// Values that wait for their last reader.
     let detached = DetachedValues()
 
@@ -61,22 +54,7 @@ final class DeferredRelease: Sendable {
         return wake != nil
     }
 
-    /// A value of so many bytes was linked.
-    func noteTaken(_ bytes: Int) {
-        let total = taken.add(bytes, ordering: .relaxed).newValue
-        if total > peak.load(ordering: .relaxed) { peak.store(total, ordering: .relaxed) }
-    }
-
-    /// Values of so many bytes are on their way to be freed.
-    func noteFreed(_ bytes: Int) {
-        let total = taken.subtract(bytes, ordering: .relaxed).newValue
-        let before = peak.load(ordering: .relaxed)
-        guard before - total > Self.keptBytesMax + before / 32 else { return }
-        if wantsTrim.exchange(true, ordering: .relaxed) { return }
-        state.withLock { $0.wake }?()
-    }
-
-    /// Frees what waits, and lets malloc give back what it keeps for no use.
+    /// Frees what waits.
     func freeAll() {
         let chains = state.withLock { state in
             let taken = state.chains
@@ -85,27 +63,20 @@ final class DeferredRelease: Sendable {
             return taken
         }
         for chain in chains { chain.free() }
-        guard wantsTrim.load(ordering: .relaxed) else { return }
-        peak.store(taken.load(ordering: .relaxed), ordering: .relaxed)
-        wantsTrim.store(false, ordering: .relaxed)
-        _ = malloc_trim(0)
     }
 
-    /// Lets malloc give back holes when the process holds much more than the `limit` of its entries explains.
+    /// Lets malloc give back holes when the process holds more than the `limit` of its entries explains.
     ///
-    /// For the background thread, once a second. What helps little is not tried again soon: the memory is a host
-    /// program's then, or malloc has no whole pages.
-    func giveBackHoles(limit: Int?, isForced: Bool) {
-        guard let limit, isForced || taken.load(ordering: .relaxed) > Self.keptBytesMax else { return }
-        let left = patience.load(ordering: .relaxed)
-        if left > 0 { return patience.store(left - 1, ordering: .relaxed) }
-        let before = ownBytes()
-        guard before > limit + limit / 32 + Self.keptBytesMax else { return lastPatience.store(0, ordering: .relaxed) }
+    /// For the background thread, once a second. malloc's heaps are locked meanwhile, for about a millisecond of 10 MiB
+    /// in small holes: of all time, at most a hundredth goes there.
+    func giveBackHoles(limit: Int) {
+        let left = pause.load(ordering: .relaxed)
+        if left > 0 { return pause.store(left - 1, ordering: .relaxed) }
+        guard ownBytes() > limit + limit / 32 + Self.othersBytesMax else { return }
+        let before = SystemClock().now()
         _ = malloc_trim(0)
-        let helped = before - ownBytes() > Self.keptBytesMax / 8
-        let next = helped ? 0 : min(Self.patienceMax, lastPatience.load(ordering: .relaxed) * 2 + 1)
-        lastPatience.store(next, ordering: .relaxed)
-        patience.store(next, ordering: .relaxed)
+        let milliseconds = SystemClock().now().milliseconds - before.milliseconds
+        pause.store(Int(milliseconds / 10), ordering: .relaxed)
     }
 
     deinit { freeAll() }

@@ -4,11 +4,11 @@
 //   | EntryHeader (52 B)| key | (2 B length, bytes) | value, or where it is       |
 //   +-------------------+-----+---------------------+-----------------------------+
 //
-// A value of more than `inlineValueBytesMax` is a malloc'd piece of its own, to which the block has the pointer; of a
-// value too large for the memory tier the block, a *stub*, has a `FileReference`. A block is *loose* while somebody
-// fills it: malloc'd, and that thread's. `Shard.link` copies it into a slot of the shard's heap, where only holders of
-// the shard's lock touch it, and where it may be moved unless it is pinned. A pinned block that was unlinked stays
-// until its last pin is gone. Links between blocks of a heap are 32-bit distances, see `EntryHeader`.
+// A value of more than `inlineValueBytesMax` is a piece of its own, see `ValueMemory`, to which the block has the
+// pointer; of a value too large for the memory tier the block, a *stub*, has a `FileReference`. A block is *loose*
+// while somebody fills it: malloc'd, and that thread's. `Shard.link` copies it into a slot of the shard's heap, where
+// only holders of the shard's lock touch it, and where it may be moved unless it is pinned. A pinned block that was
+// unlinked stays until its last pin is gone. Links between blocks of a heap are 32-bit distances, see `EntryHeader`.
 
 import Glibc
 import Primitives
@@ -83,7 +83,7 @@ struct EntryBlock: Equatable, @unchecked Sendable {
                 hash: UInt32(truncatingIfNeeded: hash), keyBytes: UInt8(key.count),
                 valueBytes: UInt32(storedValueBytes)))
         if isApart {
-            guard let value = unsafe malloc(storedValueBytes) else {
+            guard let value = unsafe ValueMemory.allocate(storedValueBytes) else {
                 unsafe Glibc.free(memory)
                 return nil
             }
@@ -110,7 +110,7 @@ struct EntryBlock: Equatable, @unchecked Sendable {
     ///
     /// The caller is its owner.
     func free() {
-        if let value = unsafe valueApart { unsafe Glibc.free(value) }
+        if let value = unsafe valueApart { unsafe ValueMemory.free(value) }
         unsafe Glibc.free(raw)
     }
 
@@ -130,12 +130,12 @@ struct EntryBlock: Equatable, @unchecked Sendable {
     static func accountedBytes(keyBytes: Int, valueBytes: Int) -> Int {
         let isApart = valueBytes > inlineValueBytesMax
         let block = headerBytes + keyBytes + (isApart ? pointerBytes : valueBytes)
-        return SlotClass.taken(by: block) + bucketBytes + (isApart ? AllocationSize.taken(by: valueBytes) : 0)
+        return SlotClass.taken(by: block) + bucketBytes + (isApart ? ValueMemory.taken(by: valueBytes) : 0)
     }
 
     /// Bytes of the value's own piece; 0 if it has none.
     var apartBytes: Int {
-        isStub || valueBytes <= Self.inlineValueBytesMax ? 0 : AllocationSize.taken(by: valueBytes)
+        isStub || valueBytes <= Self.inlineValueBytesMax ? 0 : ValueMemory.taken(by: valueBytes)
     }
 
     /// The value's own piece.
@@ -307,18 +307,6 @@ struct EntryBlock: Equatable, @unchecked Sendable {
     /// Gives a twin up, but not the value.
     func freeTwin() {
         unsafe Glibc.free(raw)
-    }
-}
-
-/// What glibc's malloc really takes for a request, see mallopt(3) and malloc/malloc.c of glibc: chunks are multiples of
-/// 16 bytes with 8 bytes of header, and blocks from the mmap threshold on are whole pages.
-enum AllocationSize {
-    private static let mmapThreshold = 128 << 10
-
-    @inline(__always)
-    static func taken(by bytes: Int) -> Int {
-        if bytes < mmapThreshold { return max(32, (bytes &+ 8 &+ 15) & ~15) }
-        return (bytes &+ 16 &+ 4095) & ~4095
     }
 }
 

@@ -22,6 +22,8 @@ final class MemoryTier: Sendable {
     let events: EventLog
     let release: DeferredRelease
     private let width: TierWidth
+    /// Memory of large values that is kept for others to come: a 32nd of the limit.
+    private let warmBytes: Int
     /// Store time minus boot time in ms, fixed when the cache was opened; see `StoreClock`.
     private let storeOffset: Int64
     private let valueMax: Atomic<Int>
@@ -52,6 +54,8 @@ final class MemoryTier: Sendable {
         storeOffset = clock.offset
         valueMax = Atomic(Self.effectiveValueMax(options, limits))
         given = Guarded(options, rank: .leaf)
+        warmBytes = max(1 << 20, min((options.bytesMax ?? .max) / 32, 64 << 20))
+        ValueMemory.addWarmth(warmBytes)
     }
 
     /// Enough shards that threads rarely meet, few enough that a shard still holds several of the largest values.
@@ -79,7 +83,10 @@ final class MemoryTier: Sendable {
         limits.bytes.map { min(options.valueBytesMax, $0 / 2) } ?? options.valueBytesMax
     }
 
-    deinit { unsafe references.deallocate() }
+    deinit {
+        unsafe references.deallocate()
+        ValueMemory.addWarmth(-warmBytes)
+    }
 
     /// Larger values are not kept in memory.
     var valueBytesMax: Int { valueMax.load(ordering: .relaxed) }

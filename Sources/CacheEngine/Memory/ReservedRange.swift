@@ -46,6 +46,14 @@ struct ReservedRange: ~Copyable {
         return true
     }
 
+    /// Makes whole pages usable, wherever they lie; not for a range that `commit` is used on.
+    ///
+    /// False if the kernel refuses.
+    mutating func open(at offset: Int, count: Int) -> Bool {
+        invariant(committed == 0 && offset >= 0 && count >= 0 && offset <= bytes - count)
+        return unsafe mprotect(base + offset, count, PROT_READ | PROT_WRITE) == 0
+    }
+
     /// Gives the memory of whole pages back.
     func discard(at offset: Int, count: Int) {
         invariant(offset >= 0 && count >= 0 && offset <= committed - count)

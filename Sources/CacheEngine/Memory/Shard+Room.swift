@@ -26,7 +26,7 @@ extension Shard {
         noteWidth()
         pushNewest(block)
         bytes &+= block.accountedBytes
-        noteApart(block.apartBytes)
+        apartBytes &+= block.apartBytes
         evictToFit(sparing: block, now: now, garbage: &garbage, log: log)
         return block
     }
@@ -50,13 +50,6 @@ extension Shard {
         pushNewest(block)
         bytes &+= block.accountedBytes
         evictToFit(sparing: block, now: now, garbage: &garbage, log: log)
-    }
-
-    @inline(__always)
-    private mutating func noteApart(_ count: Int) {
-        if count == 0 { return }
-        apartBytes &+= count
-        release.noteTaken(count)
     }
 
     /// Unlinks `block`; frees it unless a reader has it pinned (the last reader frees it then).
@@ -94,9 +87,7 @@ extension Shard {
         table.remove(block)
         detach(block)
         bytes &-= block.accountedBytes
-        let count = block.apartBytes
-        apartBytes &-= count
-        release.noteFreed(count)
+        apartBytes &-= block.apartBytes
         heap.free(block)
     }
 

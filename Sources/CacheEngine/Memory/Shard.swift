@@ -85,7 +85,7 @@ struct Shard: ~Copyable {
             var block = Optional(first)
             while let current = block {
                 block = current.newer
-                if let value = unsafe current.valueApart { unsafe Glibc.free(value) }
+                if let value = unsafe current.valueApart { unsafe ValueMemory.free(value) }
             }
         }
     }
