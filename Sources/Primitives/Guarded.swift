@@ -27,6 +27,8 @@ public enum LockRank: Int, Sendable {
     case mailbox = 50
     /// Event observers, counters, logs: leaves that call nobody.
     case leaf = 60
+    /// Memory, which anybody may want whatever he holds, as from malloc.
+    case allocator = 62
 }
 
 /// A value that can be reached only while holding its lock.

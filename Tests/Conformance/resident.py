@@ -3,8 +3,8 @@
 The promise of docs/OPERATIONS.md: `memory.limit` * 1.1 + 32 MiB, and what is in flight for clients (`client_bytes`,
 `body_bytes`), which has limits of its own. Held to it here is a stricter bound on memory that is no file's, which is
 what malloc, SQLite and our buffers can let grow: `memory.limit` * 1.1 + 20 MiB. The rest of the 32 MiB is for pages of
-the program, its libraries and the journal. Values change their sizes in phases, so that what one phase frees is of little
-use to the next; several threads allocate, and others free.
+the program, its libraries and the journal. Values change their sizes in phases, so that what one phase frees is of
+little use to the next; several threads allocate, and others free.
 """
 
 import os

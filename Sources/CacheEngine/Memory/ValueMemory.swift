@@ -22,7 +22,7 @@ enum ValueMemory {
 
     /// What all tiers of the process want to be kept.
     private static let warmBytesMax = Atomic<Int>(0)
-    private static let pools = Guarded(ValuePools(), rank: .leaf)
+    private static let pools = Guarded(ValuePools(), rank: .allocator)
 
     /// The class of the smallest slot that holds `bytes`, up to `slotBytesMax`.
     @inline(__always)
