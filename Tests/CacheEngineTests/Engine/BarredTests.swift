@@ -49,7 +49,8 @@ private final class Watched {
         watched.cache.onWriter { $0.degrade("as the test wants it") }
         until {
             watched.clock.advance(milliseconds: 100)
-            return watched.cache.disk?.state == .ok
+            // The state changes before its owner is told.
+            return watched.cache.disk?.state == .ok && watched.seen.value.count > 1
         }
         #expect(watched.seen.value.map(\.0) == [.degraded, .ok])
         #expect(watched.seen.value.map { $0.1 != 0 } == [true, false])
