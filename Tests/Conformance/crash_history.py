@@ -128,7 +128,8 @@ def agrees(operation, reply):
 def outcomes(initial, operations, may_vanish=False):
     """All states the key may be in after `operations` (all of one key); empty when no order explains the replies.
 
-    With `may_vanish` the entry may be dropped for room at any moment, as when the disk limit is small.
+    With `may_vanish` the entry may be dropped for room at any moment, as when the disk limit is small; and a miss says
+    nothing about the next request, as when a value cannot be read whose row is still there.
     """
     by_worker = {}
     for operation in operations:
@@ -160,6 +161,8 @@ def outcomes(initial, operations, may_vanish=False):
             new_state, reply = apply(operation, state)
             if agrees(operation, reply):
                 stack.append((after, new_state))
+            if may_vanish and operation.kind in ("get", "gat") and operation.reply is None:
+                stack.append((after, state))
             if operation.returned == NEVER:
                 stack.append((after, state))
     return finals
