@@ -96,7 +96,25 @@ struct JournalFile {
         descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
     ) throws(Failure) -> Found {
         defer { close(descriptor) }
-        return try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence)
+        var status = stat()
+        if unsafe fstat(descriptor, &status) != 0 { throw Failure(operation: "stat", errno: errno) }
+        guard status.st_size > headerBytes, status.st_size % 8 == 0 else { return .lost }
+        let mapping = unsafe try map(descriptor, Int(status.st_size))
+        func field(_ offset: Int) -> UInt64 { unsafe mapping.load(fromByteOffset: offset, as: UInt64.self) }
+        let capacity = Int(status.st_size) - headerBytes
+        let isWhole = unsafe field(Offset.sum) == fixedSum(mapping)
+        let isOurs =
+            isWhole && field(Offset.magic) == magic && field(Offset.version) == version && field(Offset.seed) == seed
+            && field(Offset.capacity) == UInt64(capacity)
+        let isOfThisBoot = field(Offset.boot) == boot
+        var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: mapping)
+        let isBarred = field(Offset.barred) != 0
+        guard isOurs, isOfThisBoot, file.recover(indexSequence: indexSequence) else {
+            unsafe munmap(mapping, Int(status.st_size))
+            return isOurs && !isOfThisBoot ? .ofAnotherBoot(isBarred: isBarred) : .lost
+        }
+        file.isBarred = isBarred
+        return .whole(file)
     }
 
     /// Makes an empty journal in `descriptor` (owned; closed here), whose first record comes after `sequence`.
@@ -134,9 +152,8 @@ struct JournalFile {
     static func inspect(
         descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
     ) throws(Failure) -> Inspection {
-        defer { close(descriptor) }
         var found = Inspection()
-        switch try existing(descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
+        switch try find(descriptor: descriptor, seed: seed, boot: boot, indexSequence: indexSequence) {
         case .lost: found.isLost = true
         case .ofAnotherBoot(let isBarred): found.isBarred = isBarred
         case .whole(let file):
@@ -180,30 +197,6 @@ struct JournalFile {
         unsafe mapping.storeBytes(of: magic, toByteOffset: Offset.magic, as: UInt64.self)
         file.sequence = sequence
         return file
-    }
-
-    private static func existing(
-        _ descriptor: Int32, seed: UInt64, boot: UInt64, indexSequence: UInt64
-    ) throws(Failure) -> Found {
-        var status = stat()
-        if unsafe fstat(descriptor, &status) != 0 { throw Failure(operation: "stat", errno: errno) }
-        guard status.st_size > headerBytes, status.st_size % 8 == 0 else { return .lost }
-        let mapping = unsafe try map(descriptor, Int(status.st_size))
-        func field(_ offset: Int) -> UInt64 { unsafe mapping.load(fromByteOffset: offset, as: UInt64.self) }
-        let capacity = Int(status.st_size) - headerBytes
-        let isWhole = unsafe field(Offset.sum) == fixedSum(mapping)
-        let isOurs =
-            isWhole && field(Offset.magic) == magic && field(Offset.version) == version && field(Offset.seed) == seed
-            && field(Offset.capacity) == UInt64(capacity)
-        let isOfThisBoot = field(Offset.boot) == boot
-        var file = unsafe JournalFile(capacity: capacity, seed: seed, mapping: mapping)
-        let isBarred = field(Offset.barred) != 0
-        guard isOurs, isOfThisBoot, file.recover(indexSequence: indexSequence) else {
-            unsafe munmap(mapping, Int(status.st_size))
-            return isOurs && !isOfThisBoot ? .ofAnotherBoot(isBarred: isBarred) : .lost
-        }
-        file.isBarred = isBarred
-        return .whole(file)
     }
 
     /// The sum of what never changes in the header: one flipped bit must not make a journal that of another boot.
